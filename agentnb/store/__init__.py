@@ -1,1 +1,1 @@
-"""Keeps runs in a SQLite file: see `docs/store.md`."""
+"""Stores runs in a SQLite file: see `docs/store.md`."""

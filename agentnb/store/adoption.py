@@ -1,6 +1,6 @@
-"""What a dead process left: who opens the session takes it, or who recovers a run by hand.
+"""Takes over what a dead process left, when a session is opened or a run is recovered by hand.
 
-All functions work within their caller's transaction, so of two processes one gets each message.
+All functions work within their caller's transaction, so only one of two processes gets a message.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def adopt(db: Connection, session_id: str, *, process: int, is_alive: IsAlive) -> list[Queued]:
-    """Take over what dead processes left of a session: its messages, and threads held by them.
+    """Take over what dead processes left of a session: their messages, and the threads they held.
 
     Returns:
-        The messages that begin runs in this process now, in order. One with a `run_id` had begun:
-        its run goes on in this process, which has claimed it, if `goes_on`;
-        `agentnb.store.runs.finished_run` tells whether another one came to its end. One whose run
-        another process, or another session of this one, recovers is left to that.
+        The messages that now begin runs in this process, in order. A message with a `run_id` had
+        begun that run: if `goes_on`, this process has claimed the run and continues it; if not,
+        `agentnb.store.runs.finished_run` says whether it has ended. A message whose run is being
+        recovered elsewhere, by another process or another session of this one, is left alone.
     """
 
     def is_dead(owner: int | None) -> bool:
@@ -51,7 +51,7 @@ def adopt(db: Connection, session_id: str, *, process: int, is_alive: IsAlive) -
     for message, _, kind, thread, run_id, at_work in left:
         if run_id in elsewhere or (kind == "notice" and at_work in elsewhere):
             continue
-        if kind == "notice" and at_work in going_on:  # its agent is at work again soon
+        if kind == "notice" and at_work in going_on:  # its agent will soon be running again
             db.execute("UPDATE queue SET process = ? WHERE message = ?", (process, message))
         elif kind == "notice" and not is_persistent(db, thread):
             keep_only(db, message, None)
@@ -70,7 +70,7 @@ def adopt(db: Connection, session_id: str, *, process: int, is_alive: IsAlive) -
 def _release_all_dead(
     db: Connection, session_id: str, is_dead: Callable[[int | None], bool], *, but: Set[str]
 ) -> None:
-    """Let go of a session's threads whose processes died, but for those of some runs."""
+    """Release a session's threads whose processes died, except those of some runs."""
     held = db.execute(
         "SELECT id, process, run_id FROM threads INDEXED BY threads_at_work "
         "WHERE session_id = ? AND process IS NOT NULL",
@@ -85,13 +85,13 @@ def _release_all_dead(
 def take_up(
     db: Connection, thread_id: str, run_id: str, *, process: int, is_alive: IsAlive
 ) -> Queued | None:
-    """Take the message of a run that this process has claimed, to recover it.
+    """Take over the message of a run that this process has claimed, to recover it.
 
     Returns:
-        `None` for a run that no message began.
+        The message; `None` for a run that no message began.
 
     Raises:
-        CannotRecover: Its thread went on without it, or its message begins a new run.
+        CannotRecover: Another run has begun on its thread, or its message begins a new run.
     """
     row = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is None or row[0] != run_id:

@@ -1,12 +1,12 @@
-"""Which of the processes that wrote to a store still live, without clocks.
+"""Finds out which of the processes that wrote to a store are alive, without clocks.
 
-Beside the database lies one file that stays empty. Each process locks in it the byte at the offset
-of its number (`processes.id`) and holds it until it ends: the kernel then releases the lock,
-whatever ended the process, also in another container on the same file system. A forked child
-inherits no lock. Who asks about a process tries its byte.
+Next to the database there is a file that stays empty. In it, each process locks the byte at the
+offset of its number (`processes.id`) and holds the lock until it ends. The operating system then
+releases it, whatever ended the process, also in another container on the same file system. A forked
+child inherits no lock. To check a process, another one tries to lock its byte.
 
 These are POSIX record locks: closing *any* descriptor of the file drops all locks that the process
-has on it. So a process opens the file once for each store, and nothing else may open it there.
+has on it. So a process opens the file once per store, and nothing else may open it there.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ else:
         fcntl.lockf(fd, fcntl.LOCK_UN, 1, at)
 
 
-# Not through a link: a stranger may have placed it.
+# Not through a link, which another user may have placed.
 _FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 SUFFIX = "-alive"
-"""The file's name is the database's and this."""
+"""Suffix of the database's name that makes the file's name."""
 
 
 class Alive:
-    """Claims numbers for this process, and tells which numbers belong to a process that lives.
+    """Claims numbers for this process, and finds out which numbers belong to living processes.
 
-    Safe from any thread. There must be one object for each store and process.
+    Safe from any thread. There must be only one object per store and process.
 
     Args:
         database: The store's file.
@@ -62,16 +62,16 @@ class Alive:
         self._pid = os.getpid()
 
     def claim(self, number: int) -> bool:
-        """Claim a number until this process ends. Makes the file if there is none.
+        """Claim a number until this process ends. Creates the file if there is none.
 
-        A number must be claimed before another process can read of it, so before the transaction
-        that adds it commits.
+        A number must be claimed before another process can read it, so before the transaction that
+        adds it commits.
 
         Returns:
-            False if another process has it: its database was deleted, and this one is new.
+            False if another process has it: that one's database was deleted, and this one is new.
 
         Raises:
-            OSError: The file cannot be made or locked.
+            OSError: The file cannot be created or locked.
         """
         with self._own_guard():
             self._open(to_write=True)
@@ -88,9 +88,9 @@ class Alive:
         return self._pid == os.getpid() and number in self._claimed
 
     def is_alive(self, number: int) -> bool:
-        """Whether the process that claimed a number lives; true if that cannot be known.
+        """Whether the process that claimed a number is alive; true if that cannot be known.
 
-        Makes no file: without one, nobody lives.
+        Creates no file: without one, no process is alive.
         """
         with self._own_guard():
             try:
@@ -100,12 +100,12 @@ class Alive:
                     return False
             except OSError:  # another user's file, for example
                 return True
-            # To try one's own byte, and let it go, would give up the claim.
+            # Locking and unlocking our own byte would give up our claim.
             if self.owns(number):
                 return True
             assert self._fd is not None
             try:
-                # Shared: two that ask at the same time do not take each other for the owner.
+                # Shared, so that two processes that check at once do not see each other as owner.
                 _lock(self._fd, number, shared=True)
             except OSError:
                 return True
@@ -122,18 +122,18 @@ class Alive:
 
     def _own_guard(self) -> threading.Lock:
         if self._pid != os.getpid():
-            # A forked child: the descriptor is its own, no claim is, and some thread of its parent
-            # may have held the guard.
+            # A forked child: it has its own descriptor but none of the claims, and a thread of its
+            # parent may have held the guard.
             self._pid, self._guard = os.getpid(), threading.Lock()
             self._claimed.clear()
         return self._guard
 
     def _open(self, *, to_write: bool) -> None:
-        """Have a descriptor of the file that is at the path now, with this process's claims on it.
+        """Ensure an open descriptor of the file that is at the path now, with our claims on it.
 
         Raises:
-            OSError: The file cannot be opened, or is not there and not to be made. An earlier
-                descriptor stays.
+            OSError: The file cannot be opened, or does not exist and `to_write` is false. An
+                earlier descriptor is kept.
         """
         if self._fd is not None and (self._may_write or not to_write) and self._is_current():
             return
@@ -150,7 +150,7 @@ class Alive:
         for number in tuple(self._claimed):
             try:
                 _lock(fd, number, shared=False)
-            except OSError:  # the file is another store's by now
+            except OSError:  # the file belongs to another store by now
                 self._claimed.discard(number)
 
     def _is_current(self) -> bool:

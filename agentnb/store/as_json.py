@@ -1,4 +1,4 @@
-"""Values of a run as JSON, and numbers as SQLite can hold them."""
+"""Converts values of a run to JSON, and numbers to a form that SQLite can store."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from agentnb.core.types import Block, MediaBlock, Message, Role, TextBlock, Usag
 
 _MOST_INTEGER = 2**63
 JUST_TEXT = "true"
-"""`model_calls.message` if the message is the text of the call and nothing else."""
+"""Value of `model_calls.message` if the message is exactly the text of the call."""
 
 
 FILE = "file"
-"""Kind of the contents that are a file's bytes. A message names them by the block's digest."""
+"""Kind of a content that holds a file's bytes. A message names it by the block's digest."""
 
 
 MEDIA = "media"
-"""Kind of the contents that are the files of one tool call, named: see `media_json`."""
+"""Kind of a content that names the files of one tool call: see `media_json`."""
 
 
 def media_json(path: str, number: int, named: Iterable[MediaBlock], unseen: Iterable[int]) -> str:
-    """What a tool call's record has besides its row."""
+    """The files of a tool call as JSON, since its row has no column for them."""
     return json_of({"path": path, "number": number, "media": [*named], "unseen": [*unseen]})
 
 
 def file_bytes(block: MediaBlock) -> bytes | None:
-    """The file in a block; `None` if it is only named, or no base64 as `file_data` writes it."""
+    """The file in a block; `None` if it is only named, or not base64 as `file_data` writes it."""
     if block.is_named:
         return None
     try:
@@ -45,17 +45,17 @@ def file_bytes(block: MediaBlock) -> bytes | None:
 
 
 def file_data(content: bytes) -> str:
-    """A file as in a block."""
+    """A file as the `data` of a block."""
     return base64.b64encode(content).decode()
 
 
 def number_of(value: int | None) -> int | str | None:
-    """A whole number as SQLite can hold it."""
+    """A whole number as SQLite can store it; very large ones become text."""
     return value if value is None or -_MOST_INTEGER <= value < _MOST_INTEGER else str(value)
 
 
 def usage_json(usage: Usage) -> str:
-    """A usage as in `model_calls.usage`."""
+    """A usage as stored in `model_calls.usage`."""
     return (
         f"[{usage.input_tokens},{usage.output_tokens},"
         f"{usage.cache_creation_tokens},{usage.cache_read_tokens}]"
@@ -68,15 +68,15 @@ def json_of(value: Any) -> str:
 
 
 def encoded(value: Any) -> str:
-    """A plain value as JSON, also one with half a character."""
+    """A plain value as JSON, even with lone surrogates in it."""
     try:
         return to_json(value, inf_nan_mode="constants").decode()
-    except ValueError:  # half a character has no UTF-8
+    except ValueError:  # a lone surrogate has no UTF-8
         return json.dumps(value)
 
 
 def reply_json(message: Message, text: str) -> str:
-    """A reply without what is in its call's text."""
+    """A reply as JSON, without the text that its call has."""
     content = message.content
     if message.role is Role.ASSISTANT and len(content) == 1 and _is_text(content[0], text):
         return JUST_TEXT
@@ -91,7 +91,7 @@ def _is_text(block: Block, text: str) -> bool:
 
 
 def event_json(event: Event) -> str:
-    """All fields of an event."""
+    """All fields of an event as JSON, without its kind."""
     if isinstance(event, _WITH_FOREIGN_VALUES):
         fields = plain(event)
         del fields["kind"]
@@ -111,7 +111,7 @@ _WITH_FOREIGN_VALUES = ModelCallStarted, ModelCallFinished, ToolCallStarted
 def difference(
     event: Event, base: Mapping[str, Any], given: Mapping[str, Any] = MappingProxyType({})
 ) -> str | None:
-    """The fields of an event that its record does not have; `None` if it has them all."""
+    """The fields of an event that its record does not have, as JSON; `None` if there are none."""
     others = dict(given)
     for name, known in base.items():
         value = getattr(event, name)

@@ -1,6 +1,6 @@
-"""Which process recovers a run: `runs.process` of a run without an end, whose process died.
+"""Claims: which process recovers a run whose process died. It is `runs.process` of that run.
 
-All functions work within their caller's transaction, so of two kernels one gets the run.
+All functions work within their caller's transaction, so only one of two kernels gets a run.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _IS_CANCELLED = """
 
 
 def is_held(db: Connection, run_id: str, *, is_alive: IsAlive) -> bool:
-    """Whether a run without an end is a living process's, this one's too."""
+    """Whether a run without an end belongs to a living process, which may be this one."""
     row = db.execute("SELECT process, status FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     return row is not None and row[1] is None and row[0] is not None and is_alive(row[0])
 
 
 def may_go_on(db: Connection, run_id: str, *, process: int, is_alive: IsAlive) -> bool:
-    """Claim a run, if it can go on at all. Returns whether it is this process's now."""
+    """Claim a run if it can continue. Returns whether it belongs to this process now."""
     try:
         claim(db, run_id, process=process, is_alive=is_alive)
     except (NoSuchRun, CannotRecover):
@@ -36,7 +36,7 @@ def may_go_on(db: Connection, run_id: str, *, process: int, is_alive: IsAlive) -
 
 
 def cancel_of(db: Connection, run_id: str) -> str | None:
-    """Why the whole of a run was cancelled; `None` if it was not, or came to another end first."""
+    """Why a whole run was cancelled; `None` if it was not, or ended otherwise before."""
     row = db.execute(
         "SELECT json_extract(o.value, '$.reason') FROM orders o JOIN runs r ON r.id = o.run "
         "WHERE r.run_id = ? AND (r.status IS NULL OR r.status = 'cancelled') AND o.kind = 'cancel' "
@@ -49,18 +49,18 @@ def cancel_of(db: Connection, run_id: str) -> str | None:
 def claim(
     db: Connection, run: str, *, process: int, is_alive: IsAlive, may_be_exhausted: bool = False
 ) -> str:
-    """Make a process the one that recovers a run. Nothing else of the run changes.
+    """Claim a run for a process that recovers it. Nothing else of the run changes.
 
-    A process that dies after it leaves the run as interrupted as it was.
+    If the process then dies, the run is interrupted as before.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         run: The run's id, or the beginning of it.
         process: The process that recovers it.
-        is_alive: Tells which process lives.
-        may_be_exhausted: Whether a run may have ended for want of budget. Its own process may go on
-            with it while it lives, and any other afterwards; that it does so once is the caller's
-            to see to.
+        is_alive: Returns whether a process is alive.
+        may_be_exhausted: Whether the run may have ended because its budget was exhausted. Its own
+            process may continue it as long as that is alive, any other process afterwards; the
+            caller must ensure that its process does so only once.
 
     Returns:
         The run's whole id.
@@ -68,7 +68,7 @@ def claim(
     Raises:
         NoSuchRun: The run does not exist.
         AmbiguousRun: Several ids begin like this.
-        CannotRecover: It goes on, has ended, or was cancelled.
+        CannotRecover: The run is still running, has ended, or was cancelled.
     """
     number = find_run(db, run)
     run_id, owner, status = db.execute(
@@ -95,13 +95,13 @@ def claim(
 
 
 def _was_cancelled(db: Connection, number: int, status: str | None) -> bool:
-    """Whether a run died between the order to cancel all of it and its end."""
+    """Whether a run's process died between the order to cancel the whole run and its end."""
     return status is None and db.execute(_IS_CANCELLED, (number,)).fetchone() is not None
 
 
 def give_up(db: Connection, run_id: str, *, process: int) -> None:
     """Release a claimed run for the next recovery: it is interrupted again.
 
-    Only before its old record was replaced. Nothing happens if the process has not claimed it.
+    Only before its old record was replaced. Does nothing if the process has not claimed it.
     """
     db.execute("UPDATE runs SET process = NULL WHERE run_id = ? AND process = ?", (run_id, process))

@@ -1,4 +1,4 @@
-"""The end of a thread's conversation, as a live view reads it: again and again, and not all of it.
+"""The end of a thread's conversation, for live views, which read it often and only in part.
 
 All functions work within their caller's transaction (`agentnb.store.transactions`).
 """
@@ -28,7 +28,7 @@ class MessageRow(NamedTuple):
 
 
 def state_of(db: Connection, thread_id: str) -> tuple[object, ...]:
-    """A value that differs after any change of a conversation, or of who works on it."""
+    """A value that differs after any change of a conversation, or of the process that runs it."""
     messages = db.execute(
         "SELECT count(*), max(id), count(place), count(run_id) FROM messages WHERE thread_id = ?",
         (thread_id,),
@@ -52,13 +52,13 @@ def newest_messages(db: Connection, thread_id: str, most: int) -> list[MessageRo
 
 
 def count_messages(db: Connection, thread_id: str) -> int:
-    """How many messages a thread has, queued ones included."""
+    """The number of messages of a thread, including queued ones."""
     found = db.execute("SELECT count(*) FROM messages WHERE thread_id = ?", (thread_id,))
     return int(found.fetchone()[0])
 
 
 def tool_counts(db: Connection, run_ids: Collection[str]) -> dict[str, tuple[int, int]]:
-    """By run: how many tool calls its root has made, and how many of them were errors."""
+    """By run: the number of its root's tool calls, and how many of them were errors."""
     marks = ", ".join("?" * len(run_ids))
     found = db.execute(
         "SELECT runs.run_id, count(*), sum(is_error) FROM runs JOIN tool_calls "

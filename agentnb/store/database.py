@@ -1,6 +1,6 @@
-"""Opens a store's file, and says what is wrong with one in one sentence.
+"""Opens a store's file, and says in one sentence what is wrong with it.
 
-A file that is not ours, newer or damaged is found out before anything of it is changed.
+A foreign, newer or damaged file is detected before anything in it is changed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agentnb.store.sealing import SealingConnection
 from agentnb.store.trouble import StoreTrouble
 
 BUSY_S = 30.0
-"""How long SQLite itself waits for another process's transaction, in seconds. The writer then tries
-again, a reader gives up."""
+"""Seconds that SQLite itself waits for another process's transaction. After that, the writer tries
+again, and a reader gives up."""
 
 _LOOKS = 100
 _LOOK_PAUSE_S = 0.05
@@ -27,18 +27,18 @@ _LOOK_PAUSE_S = 0.05
 _MOST_CHECKED = 2**25
 """Largest file that is read whole before it is written to, in bytes. That takes 0.1 s at most."""
 _STATEMENTS = 256
-"""How many prepared statements a connection keeps."""
+"""Number of prepared statements that a connection caches."""
 
 
 def open_to_write(path: Path, *, journal_mode: str = "WAL") -> SealingConnection:
-    """Open a store, and make or update its file if need be. The folder must be there.
+    """Open a store; creates or updates its file if necessary. The folder must exist.
 
     Args:
         path: The file.
         journal_mode: `WAL`, or `DELETE` for a file system that several machines share.
 
     Raises:
-        StoreTrouble: It cannot be written; a file that is there is unchanged.
+        StoreTrouble: The store cannot be written; an existing file is unchanged.
     """
     try:
         if path.exists():
@@ -46,10 +46,10 @@ def open_to_write(path: Path, *, journal_mode: str = "WAL") -> SealingConnection
         db = _connect(path, "rwc")
         try:
             migrate(db)
-            # Without WAL (a file system that has no shared memory) the store works as well.
+            # The store also works without WAL (on a file system without shared memory).
             db.execute(f"PRAGMA journal_mode = {journal_mode}")
-            # In WAL it loses nothing when the process dies, and nothing is damaged if the power
-            # fails; without it each of these needs the full sync.
+            # With WAL and NORMAL, nothing is lost if the process dies, and nothing is damaged if
+            # the power fails; without WAL that needs the full sync.
             wal = journal_mode.upper() == "WAL"
             db.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
             db.execute("PRAGMA foreign_keys = ON")
@@ -62,10 +62,10 @@ def open_to_write(path: Path, *, journal_mode: str = "WAL") -> SealingConnection
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Open a store that is there, to read it; also in a folder that cannot be written to.
+    """Open an existing store for reading, even in a folder that cannot be written to.
 
     Raises:
-        StoreTrouble: It cannot be read.
+        StoreTrouble: The store cannot be read.
     """
     try:
         db = _reading(path)
@@ -81,12 +81,12 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def open_to_watch(path: Path) -> sqlite3.Connection:
-    """Open a store that this process writes, to read it for as long as it is watched.
+    """Open a store that this process writes, for reading as long as it is watched.
 
-    Unlike `open_to_read` it sees what is written from now on.
+    Unlike a connection of `open_to_read`, it sees what is written from now on.
 
     Raises:
-        StoreTrouble: It cannot be read.
+        StoreTrouble: The store cannot be read.
     """
     try:
         db = _connect(path, "rw" if is_network_home(path) else "ro")
@@ -98,9 +98,9 @@ def open_to_watch(path: Path) -> sqlite3.Connection:
 
 
 def undo_half_written(path: Path) -> None:
-    """Undo what a process that was killed left half written, such as the making of a file.
+    """Undo what a killed process left half written, such as the creation of a file.
 
-    A log needs none of this; the journal that a file has before its log does. Does nothing if that
+    Only the rollback journal of a file without a write-ahead log needs this. Does nothing if that
     is not possible.
     """
     if path.with_name(path.name + "-journal").exists():
@@ -109,7 +109,7 @@ def undo_half_written(path: Path) -> None:
 
 
 def _connect(path: Path, mode: str) -> SealingConnection:
-    # An address, not a path: its `mode` keeps a reader from making a file.
+    # A URI instead of a path, since its `mode` keeps a reader from creating a file.
     address = f"file:{pathname2url(str(path.absolute()))}?{mode if '=' in mode else f'mode={mode}'}"
     return sqlite3.connect(
         address,
@@ -123,21 +123,21 @@ def _connect(path: Path, mode: str) -> SealingConnection:
 
 
 def _reading(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing on disk and leaves no file beside it."""
+    """A connection that changes nothing on disk and leaves no files next to the database."""
     size = path.stat().st_size
     if path.is_dir():
         raise IsADirectoryError(21, "It is a folder")
-    # A closed store has no WAL beside it, and reading it as one that no one writes makes none. With
-    # a WAL someone writes it, or died.
+    # A closed store has no WAL next to it, and opening it as immutable creates none. If there is a
+    # WAL, a process is writing, or died.
     alone = size > 0 and not path.with_name(path.name + "-wal").exists()
-    on_network = is_network_home(path)  # there it has no WAL: to read it, it must be locked
+    on_network = is_network_home(path)  # there is no WAL there, so reading needs a lock
     if alone and not on_network:
         db = _unchanging(path)
         if not _is_empty(db):
             return db
-        # Another process makes it at this moment: only a lock shows all of that, or nothing.
+        # Another process is creating it right now: only with a lock do we see all of it or nothing.
         db.close()
-    # What a process that died there left half written is taken back by the first reader.
+    # The first reader rolls back what a process that died left half written.
     db = _connect(path, "rw" if on_network else "ro")
     try:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -145,7 +145,7 @@ def _reading(path: Path) -> sqlite3.Connection:
         db.close()
         if on_network:
             raise
-        # A folder that cannot be written to, with a WAL and without its shared memory.
+        # A folder that cannot be written to, with a WAL but without its shared memory.
         return _unchanging(path)
     except BaseException:
         db.close()
@@ -165,11 +165,11 @@ def _unchanging(path: Path) -> sqlite3.Connection:
 
 
 def _check(path: Path) -> None:
-    """Raise if a file is there that must not be written.
+    """Raise if an existing file must not be written.
 
-    The look takes no lock, since a lock would leave files beside a file that is refused. So a file
-    that another process makes or closes just then may look wrong: it is refused only if it looks
-    wrong twice, and did not change.
+    The check takes no lock, since a lock would leave files next to a file that is refused. So a
+    file that another process creates or closes at that moment may look wrong: it is refused only if
+    it looks wrong twice without having changed.
     """
     for _ in range(_LOOKS):
         before = _state(path)
@@ -190,7 +190,7 @@ def _check(path: Path) -> None:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """What changes when someone writes a file."""
+    """A value that changes when a process writes the file."""
     found = path.stat()
     beside = [path.with_name(path.name + end).exists() for end in ("-wal", "-journal")]
     return found.st_size, found.st_mtime_ns, found.st_ino, *beside
@@ -208,7 +208,7 @@ def _look(path: Path) -> None:
 
 
 def _check_whole(path: Path, db: sqlite3.Connection) -> None:
-    """Find a damaged file; of a large one only that it lost its end or its tables."""
+    """Raise if a file is damaged; in a large file, finds only a missing end or missing tables."""
     if path.stat().st_size <= _MOST_CHECKED:
         found = db.execute("PRAGMA quick_check(1)").fetchone()
         if found != ("ok",):
@@ -237,7 +237,7 @@ _WITH_ROWID = (
 
 
 def trouble_of(path: Path, error: BaseException) -> StoreTrouble:
-    """What an error of SQLite or of the system means, and what to do."""
+    """The error for a person: what an error of SQLite or of the system means, and what to do."""
     if isinstance(error, StoreTrouble):
         return error
     what, fix = _words(error)
@@ -285,7 +285,7 @@ _BY_CODE = {
 
 
 def is_of_file(error: sqlite3.Error) -> bool:
-    """Whether the file or its disk failed, and not the statement."""
+    """Whether the file or its disk failed, rather than the statement."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BY_CODE
 
 

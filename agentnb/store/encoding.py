@@ -1,8 +1,8 @@
-"""Makes rows of what one run hands over. Runs on the writer's thread.
+"""Encodes the records and events of one run as rows. Runs on the writer's thread.
 
-A text is stored once: the text of a reply with its call; a message that is just that text, the end
-of its agent and the next request refer to it. An event's row holds only the fields that no record
-holds.
+Each text is stored once. The text of a reply is stored with its call; a message that is just that
+text, the end of its agent and the next request refer to it. An event's row has only the fields that
+no record has.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ _Columns = tuple[str | None, int | None, str | None]
 """Path, number and body of an event."""
 _NOT_OURS = "it was deleted meanwhile, or another process has taken it"
 _TYPED = '{"typed":true}'
-"""All that the end of an agent with a typed answer has beyond its record."""
+"""What the event of a typed answer has in addition to the agent's end record."""
 CONTENTS = ("system", "user", "assistant", "message", "tools", FILE, MEDIA)
 """Kinds of contents: texts (a system prompt, a message that is one text), JSON (any other message,
 a list of tools, the files of a tool call), and the bytes of files."""
@@ -93,13 +93,13 @@ a list of tools, the files of a tool call), and the bytes of files."""
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """All of a run, in place of what the store has of it."""
+    """A whole run, which replaces what the store has of it."""
 
     things: Sequence[Kept | Sequence[Entry]]
 
 
 class _Call:
-    """A model call that is open, or whose last events have not come yet."""
+    """A model call that is open, or whose last events have not arrived yet."""
 
     __slots__ = (
         "first",
@@ -118,11 +118,11 @@ class _Call:
     def __init__(self, record: CallRecord, first: tuple[Any, ...]) -> None:
         self.record = record
         self.first: tuple[Any, ...] | None = first
-        """The columns that a call has when it starts; `None` once its row is written."""
+        """The columns that are known when the call starts; `None` once its row is written."""
         self.rows: list[TextRow] = []
         self.seqs: list[range] = []
         self.times: Sequence[float] = ()
-        """Of the record's pieces; so are the texts, and the text."""
+        """Times of the record's pieces; the next two are their texts, and the joined text."""
         self.texts: Sequence[str] = ()
         self.text = ""
         self.is_full = False
@@ -136,7 +136,7 @@ class _Call:
 
 
 class _Agent:
-    """What the rows of one agent need of those before them."""
+    """What the encoding of one agent's rows needs of its earlier rows."""
 
     __slots__ = (
         "calls",
@@ -153,9 +153,9 @@ class _Agent:
     def __init__(self, path: str) -> None:
         self.path = path
         self.has_id = False
-        """Whether a reader can make its id from the path."""
+        """Whether a reader can compute its id from the path."""
         self.calls: list[_Call] = []
-        """Those not over yet, in order."""
+        """The calls that are not over yet, in order."""
         self.last: tuple[int, Message | None, str] = (0, None, "")
         """The newest finished call: number, message, text."""
         self.messages: tuple[int, tuple[Message, ...]] = (0, ())
@@ -163,7 +163,7 @@ class _Agent:
         self.system: str | None = None
         self.system_number = 0
         self.tools: dict[str, ToolCallRecord] = {}
-        """Tool calls by id whose events have not all come."""
+        """By id: tool calls whose events have not all arrived."""
         self.end: tuple[int, EndRecord] | None = None
 
 
@@ -171,9 +171,9 @@ class RunEncoder:
     """Encodes one run.
 
     Args:
-        head: What is known of the run.
-        version: Of agentnb.
-        is_there: Whether the store has the run: what it has of it is replaced.
+        head: The run's head.
+        version: The version of agentnb.
+        is_there: Whether the store already has the run; its rows are then replaced.
     """
 
     def __init__(self, head: RunHead, version: str, *, is_there: bool = False) -> None:
@@ -183,19 +183,19 @@ class RunEncoder:
         self.run = 0
         """`runs.id`; 0 before `open`."""
         self.is_lost = False
-        """Whether nothing is kept of it any more."""
+        """Whether nothing of the run is stored any more."""
         self.error: AgentnbError | None = None
-        """Why nothing was kept of it from the beginning."""
+        """Why nothing of the run could be stored from the beginning; else `None`."""
         self._agents: dict[str, _Agent] = {}
-        """By path: those that have not ended, and the root."""
+        """By path: the agents that have not ended, and the root."""
         self._by_id: dict[str, _Agent] = {}
         self._contents: dict[str, dict[str, int]] = {kind: {} for kind in CONTENTS}
-        """Numbers of contents by kind and body. Nearly all bodies are texts of the run's events, so
-        they are in memory anyway."""
+        """Numbers of contents, by kind and body. Nearly all bodies are texts of the run's events,
+        so they are in memory anyway."""
         self._last_content = 0
         self._tool_specs: tuple[tuple[ToolSpec, ...], int] = ((), 0)
-        """The newest tools and the number of their content: the same object in all agents that have
-        them. So is the newest schema of an answer."""
+        """The newest tools and the number of their content: one object, which all agents with these
+        tools share. Likewise the newest schema of an answer."""
         self._answer_schema: tuple[Mapping[str, Any] | None, int] = (None, 0)
         self._changed: dict[_Call, _Agent] = {}
         self._places = {"orders": 0, "ends": 0}
@@ -203,7 +203,7 @@ class RunEncoder:
         self._usage: dict[str, list[int]] = {}
         self._end: EndRecord | RunFinished | None = None
         self._end_place = 0
-        """Of the run's `EndRecord`; 0 if there is none."""
+        """Place of the run's `EndRecord`; 0 if there is none."""
         self._end_is_new = False
         self._handlers: dict[type, Callable[[Any], _Columns]] = {
             ModelCallStarted: self._started,
@@ -218,7 +218,7 @@ class RunEncoder:
         }
 
     def open(self, db: sqlite3.Connection, process: int) -> None:
-        """Add the run's row, or find the one that is there."""
+        """Add the run's row, or find the existing one."""
         if self._is_there:
             self._find(db, process)
         else:
@@ -388,7 +388,7 @@ class RunEncoder:
         return call
 
     def _request(self, record: CallRecord, agent: _Agent, rows: Rows) -> str:
-        """A request as references: what is new in it, compared with the agent's call before."""
+        """A request as references; messages that the agent's previous call had are not repeated."""
         request = record.request
         messages, (after, before) = request.messages, agent.messages
         same = len(before)
@@ -429,7 +429,7 @@ class RunEncoder:
         return self._content("message", json_of(kept), rows)
 
     def _content(self, kind: str, body: str, rows: Rows) -> int:
-        """The number of a content, which is added if it is new."""
+        """The number of a content; a new content is added."""
         known = self._contents[kind]
         number = known.get(body)
         if number is None:
@@ -438,9 +438,9 @@ class RunEncoder:
         return number
 
     def _answer_tool(self, request: CompletionRequest, rows: Rows) -> int:
-        """The number of the content that has the schema of an answer, as that of a tool.
+        """The number of the content with the schema of an answer, written as a tool.
 
-        A model with tools is asked by that tool, so that its content is there already.
+        A model with tools is asked with that tool, so its content usually exists already.
         """
         schema, number = self._answer_schema
         if request.output_schema is not schema:
@@ -453,14 +453,14 @@ class RunEncoder:
         return number
 
     def _file(self, block: MediaBlock, rows: Rows) -> MediaBlock:
-        """The block without its file, which stands once in the run, under its digest."""
+        """The block without its file, which is stored once per run, under its digest."""
         known = self._contents[FILE]
         if block.digest not in known:
             content = file_bytes(block)
             if content is None:
                 return block
             self._last_content = known[block.digest] = self._last_content + 1
-            # Bytes: not text that could show a secret, so no search for one.
+            # Bytes are not searched for secrets: they are not text that could show one.
             rows.contents.append((self.run, self._last_content, FILE, content))
         return block.named()
 
@@ -474,7 +474,7 @@ class RunEncoder:
     # -- entries ----------------------------------------------------------------------------------
 
     def _take_rows(self, first: int, found: Sequence[Row], rows: Rows) -> None:
-        # Most rows are deltas: a stretch of one agent is taken whole, and not looked through.
+        # Most rows are deltas: a stretch of one agent's is taken as a whole, not one by one.
         handlers, events, run = self._handlers, rows.events, self.run
         at, count = 0, len(found)
         while at < count:
@@ -500,7 +500,7 @@ class RunEncoder:
             at += length
 
     def _speaking(self, agent_id: str) -> _Call | None:
-        """The call that an agent's text belongs to; it changes."""
+        """The call that an agent's text belongs to, marked as changed; `None` if there is none."""
         agent = self._agent_of(agent_id)
         for call in agent.calls:
             if call.is_started and not call.is_over:
@@ -518,14 +518,14 @@ class RunEncoder:
         return at_s, "agent_text_delta", agent.path, None, body
 
     def _set_apart(self, call: _Call, agent: _Agent, rows: Rows) -> None:
-        """Write the deltas of a call one by one: they are not the pieces of its record."""
+        """Write the deltas of a call one by one, since they are not the pieces of its record."""
         for seq, row in zip(chain.from_iterable(call.seqs), call.rows, strict=True):
             rows.events.append((self.run, seq, *self._delta(row)))
         call.is_apart = True
         call.rows, call.seqs = [], []
 
     def _other(self, event: Any) -> _Columns:
-        """An event that no record tells of."""
+        """The columns of an event that no record describes."""
         if type(event) is AgentSpawned:
             self._spawned += 1
         agent_id = getattr(event, "agent_id", None)
@@ -595,7 +595,7 @@ class RunEncoder:
             number_of(record.duration_ms),
             record.ended,
         ))  # fmt: skip
-        if record.media:  # seldom: no column for it
+        if record.media:  # rare, so it has no column
             named = [self._file(block, rows) for block in record.media]
             body = media_json(record.path, record.number, named, record.unseen)
             self._content(MEDIA, body, rows)
@@ -634,7 +634,7 @@ class RunEncoder:
                 number, text = agent.last[0], None
             elif (at := said.find(text)) >= 0 and rows.secrets.mask(said) is said:
                 number, first, length, text = agent.last[0], at, len(text), None
-        if text and record.status is not AgentStatus.COMPLETED:  # a reply that was cut is in it
+        if text and record.status is not AgentStatus.COMPLETED:  # it may contain a reply cut off
             text = rows.secrets.mask_words(text)
         rows.ends.append((
             self.run,
@@ -727,10 +727,10 @@ class RunEncoder:
 
 
 def _stretch(call: _Call, found: Sequence[Row], at: int) -> int:
-    """How many rows from `at` on are all the pieces of a call; 0 if it cannot be told so easily.
+    """How many rows from `at` on are exactly the pieces of a call; 0 if that is not easy to see.
 
-    The rows of an agent are complete and in order: if as many rows after its first piece as it has
-    pieces there is its last one, only its pieces are between them.
+    The rows of an agent are complete and in order. So if the last piece is exactly as many rows
+    after the first as the call has pieces, all rows in between are its pieces.
     """
     times = call.times
     behind = at + len(times)
@@ -746,7 +746,7 @@ def _joined(ranges: Sequence[range]) -> Sequence[int]:
 
 
 def _begins_with(times: Sequence[float], texts: Sequence[str], rows: Sequence[TextRow]) -> bool:
-    """Whether pieces begin with these deltas."""
+    """Whether the pieces begin with these deltas."""
     count = len(rows)
     row_times, _, row_texts = zip(*rows, strict=True)
     return row_times == times[:count] and row_texts == texts[:count]
@@ -755,9 +755,9 @@ def _begins_with(times: Sequence[float], texts: Sequence[str], rows: Sequence[Te
 def _masked(
     texts: Sequence[str], text: str, secrets: Secrets, *, is_whole: bool
 ) -> tuple[Sequence[str], str]:
-    """Pieces and their text without secrets, nor the beginning of one at the end of a cut reply.
+    """Pieces and their text with secrets masked, even the start of one at the end of a cut reply.
 
-    As many pieces: each has its `seq`.
+    The number of pieces stays the same, since each has its `seq`.
     """
     if secrets.mask(text) is not text:
         texts = secrets.mask_pieces(texts)

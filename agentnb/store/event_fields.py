@@ -1,7 +1,7 @@
-"""The fields of an event that its record has: left out by the writer, filled in by the reader.
+"""The fields of an event that its record has: the writer omits them, the reader fills them in.
 
-All but `agent_id`, which the row's path gives. A field with a default that no record has is here,
-too: an event that has another value there keeps it in its row.
+`agent_id` is not among them, since it follows from the row's path. Fields with a default that no
+record has are included: an event with another value has it in its row.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agentnb.core.records import CallRecord, EndRecord, ToolCallRecord
 from agentnb.core.types import Usage
 
 _SUMMARY = 200
-"""Most characters of a summary; a longer text ends in an ellipsis."""
+"""Most characters of a summary; that of a longer text ends in an ellipsis."""
 _NO_USAGE = Usage()
 
 EndEvent = AgentCompleted | AgentFailed | AgentCancelled | AgentExhausted | RunFinished
 
 
 def fields_of_reply(record: CallRecord) -> dict[str, Any]:
-    """Of `ModelCallFinished`."""
+    """The fields of `ModelCallFinished`."""
     error = record.error
     return {
         "model": record.model,
@@ -42,7 +42,7 @@ def fields_of_reply(record: CallRecord) -> dict[str, Any]:
 
 
 def fields_of_end(kind: type[EndEvent], record: EndRecord) -> dict[str, Any]:
-    """Of the event of an agent's end, or of the run's."""
+    """The fields of the event of an agent's end, or of the run's end."""
     if kind is RunFinished:
         return {
             "status": record.status,
@@ -58,7 +58,7 @@ def fields_of_end(kind: type[EndEvent], record: EndRecord) -> dict[str, Any]:
     if kind is AgentCompleted:
         fields["result_summary"] = summary_of(record.text)
         fields["cut"] = record.cut
-        fields["typed"] = False  # a record does not say: the event has what differs
+        fields["typed"] = False  # no record says so: an event with `True` has it in its row
     elif kind is AgentFailed:
         fields["error"] = record.error or ""
         fields["will_retry"] = False
@@ -73,12 +73,12 @@ def fields_of_end(kind: type[EndEvent], record: EndRecord) -> dict[str, Any]:
 def fields_of_tool_call(
     kind: type[ToolCallStarted | ToolCallFinished], record: ToolCallRecord, cut_at: int | None
 ) -> dict[str, Any]:
-    """Of the events of a tool call.
+    """The fields of the events of a tool call.
 
     Args:
         kind: The event's class.
         record: The call.
-        cut_at: How many characters of the result the event has; `None` for all.
+        cut_at: The number of characters of the result that the event has; `None` for all.
     """
     fields: dict[str, Any] = {"tool_use_id": record.tool_use_id, "name": record.name}
     if kind is ToolCallStarted:
@@ -95,5 +95,5 @@ def fields_of_tool_call(
 
 
 def summary_of(text: str) -> str:
-    """A summary of a text that begins with a long line. Of another the event keeps its own."""
+    """The summary of a text that begins with a long line; any other event has it in its row."""
     return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"

@@ -1,4 +1,4 @@
-"""`HeldJournal`: the journal of a run that is recovered, until its old record is replaced."""
+"""`HeldJournal`: the journal of a recovered run until its old record is replaced."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ class Replacing(Journal, Protocol):
     """A journal that can replace a run's record."""
 
     def replace(self, head: RunHead, things: Sequence[Kept | Sequence[Entry]]) -> None:
-        """With the next commit, keep this in place of all that was kept of the run.
+        """With the next commit, store this instead of everything that was stored of the run.
 
-        What follows is of this run. `things` is not changed any more, and is not copied.
+        What follows belongs to this run. `things` is not copied, so it must not change any more.
         """
         ...
 
 
 class HeldJournal:
-    """Implements `agentnb.core.protocols.Journal` for one run that is recovered.
+    """Implements `agentnb.core.protocols.Journal` for one recovered run.
 
-    It holds what it is handed, in order, and its commits return at once. `let_go` keeps all of it
-    in place of the run's old record, whole or not at all; from then on everything goes through.
-    A process that dies before has changed nothing.
+    It holds everything it gets, in order, and its commits return at once. `let_go` stores all of it
+    instead of the run's old record, completely or not at all; from then on everything is passed on.
+    If the process dies before that, nothing has changed.
 
     Args:
-        journal: Of the store that has the run.
+        journal: A journal of the store that has the run.
     """
 
     def __init__(self, journal: Replacing) -> None:
@@ -47,7 +47,7 @@ class HeldJournal:
         return self._held is not None
 
     def begin(self, head: RunHead) -> None:
-        """The run begins again."""
+        """Begin the run again."""
         if self._head is not None:
             raise RuntimeError("A held journal is for one run.")
         self._head = head
@@ -60,7 +60,7 @@ class HeldJournal:
             self._held.append(record)
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
-        """Hold what is about to start, or pass it on."""
+        """Hold the record of what is about to start, or pass it on."""
         if self._held is None:
             self._journal.intend(record)
         else:
@@ -81,8 +81,8 @@ class HeldJournal:
     async def let_go(self) -> None:
         """Replace the run's old record, and return when that is on disk. Later calls do nothing.
 
-        A journal that cannot write any more says so by its `trouble`, as for any run: then the old
-        record stands.
+        If the store cannot be written any more, its `trouble` says so, as for any run, and the old
+        record stays.
 
         Raises:
             CannotRecover: The run no longer belongs to this process. Its old record stays.
@@ -96,9 +96,9 @@ class HeldJournal:
         await self._journal.commit()
 
     def load(self, run_id: str) -> RunJournal:
-        """All that was kept of a run. Until `let_go` that is its old record."""
+        """Everything that was stored of a run: until `let_go`, its old record."""
         return self._journal.load(run_id)
 
     def close(self) -> None:
-        """Close the journal. What is still held is given up."""
+        """Close the journal, and drop what is still held."""
         self._journal.close()

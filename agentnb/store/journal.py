@@ -1,4 +1,4 @@
-"""`SqliteJournal`: hands what happens in a run to the writer of a store."""
+"""`SqliteJournal`: passes what happens in a run to the writer of a store."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from agentnb.store.writer import Writer
 
 
 class SqliteJournal:
-    """Implements `agentnb.core.protocols.Journal`. Several runs, one after another.
+    """Implements `agentnb.core.protocols.Journal`, for several runs, one after another.
 
-    On the run's loop everything is one append to a queue. A `trouble` of the writer means that
-    nothing is kept any more; no method raises for it. A run that the store cannot keep since it has
-    another one with its id is an error of its commits.
+    On the run's loop, each call is one append to a queue. With a `trouble` of the writer nothing is
+    stored any more, and no method raises. If the store already has another run with the same id,
+    the run's commits raise.
 
     Args:
-        writer: Of the store's file, open.
-        version: Of agentnb, kept with each run.
+        writer: The open writer of the store's file.
+        version: The version of agentnb, stored with each run.
         is_owner: Whether to close the writer with the journal.
     """
 
@@ -34,49 +34,49 @@ class SqliteJournal:
         return f"SqliteJournal({str(self._writer.path)!r})"
 
     def begin(self, head: RunHead) -> None:
-        """A run begins."""
+        """Begin a run."""
         self._encoder = RunEncoder(head, self._version)
         self._writer.add(self._encoder, head)
 
     def replace(self, head: RunHead, things: Sequence[Kept | Sequence[Entry]]) -> None:
         """See `agentnb.store.held.Replacing`. This process has claimed the run (`Store.claim`)."""
         self._encoder = RunEncoder(head, self._version, is_there=True)
-        # One item of the queue, and so one transaction.
+        # One item of the queue, so one transaction.
         self._writer.add(self._encoder, Replaced(things))
 
     def keep(self, record: Kept) -> None:
-        """Keep a record with the next commit."""
+        """Store a record with the next commit."""
         if self._encoder is None:
             raise RuntimeError("`begin` comes before anything else of a run.")
         self._writer.add(self._encoder, record)
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
-        """Keep what is about to start, with the next commit."""
+        """Store the record of what is about to start with the next commit."""
         self.keep(record)
 
     def published(self, entries: Sequence[Entry]) -> None:
-        """Keep entries with the next commit."""
+        """Store entries with the next commit."""
         if self._encoder is None:
             raise RuntimeError("`begin` comes before anything else of a run.")
         self._writer.add(self._encoder, entries)
 
     async def commit(self) -> None:
-        """Return when what came before is on disk; at once if nothing is written any more.
+        """Wait until everything before is on disk; return at once if nothing is written any more.
 
         Raises:
             RunIsThere: The store has another run with this one's id.
-            CannotRecover: The run was to be replaced, and is not this process's any more.
+            CannotRecover: The run is to be replaced, but no longer belongs to this process.
         """
         await self._writer.commit()
         if self._encoder is not None and self._encoder.error is not None:
             raise self._encoder.error
 
     def load(self, run_id: str) -> RunJournal:
-        """All that was kept of a run. Blocks."""
+        """Everything that was stored of a run. Blocks."""
         return load(self._writer.path, run_id).journal
 
     def close(self) -> None:
-        """Write what came without a commit. Blocks until that is done."""
+        """Write what came since the last commit. Blocks until that is done."""
         if self._is_owner:
             self._writer.close()
         else:

@@ -1,4 +1,4 @@
-"""What agents remember, in a store: all its runs and sessions share it.
+"""The memories of agents in a store, shared by all its runs and sessions.
 
 All functions work within their caller's transaction (`agentnb.store.transactions`). A query is
 words, never FTS5 syntax.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from agentnb.store.transactions import Transactions
 
 MOST_WORDS = 256
-"""Words of a query that are looked for: its first ones."""
+"""Most words of a query that are searched for, from its beginning."""
 _ENTRY = "m.text, m.source_agent_id, m.run_id, m.created_at, m.id"
 _Row = tuple[str, str, str, float, int]
 
@@ -34,14 +34,14 @@ _Row = tuple[str, str, str, float, int]
 def add_memory(
     db: Connection, text: str, *, source_agent_id: str, run_id: str, now: float
 ) -> MemoryEntry:
-    """Keep a text, without secrets, and return what was kept.
+    """Store a text with secrets masked, and return what was stored.
 
     Args:
-        db: In a transaction.
-        text: Not blank.
-        source_agent_id: The agent that remembers it.
-        run_id: Its run.
-        now: Seconds since 1970.
+        db: A connection in a transaction.
+        text: The text, not blank.
+        source_agent_id: The agent that stores it.
+        run_id: The agent's run.
+        now: The time in seconds since 1970.
     """
     text = known_secrets().mask(sendable(text))
     number = db.execute(
@@ -53,14 +53,14 @@ def add_memory(
 
 
 def search_memories(db: Connection, query: str, limit: int) -> MemoryList:
-    """The memories that have any word of a query, each text once.
+    """The memories that contain any word of a query, each text once.
 
-    Those that have more of the words, and rarer ones, stand first; of equal ones the newest.
+    Memories with more and rarer words of the query come first; of equal ones, the newest.
 
     Args:
         db: A connection.
-        query: Words. Without any, nothing is found.
-        limit: At most so many.
+        query: The words; without any, nothing is found.
+        limit: The most memories to return.
     """
     found_words = re.findall(r"\w+", unicodedata.normalize("NFC", query))
     words = {word.casefold(): word for word in found_words}
@@ -88,10 +88,10 @@ def count_memories(db: Connection) -> int:
 
 
 def delete_memory(db: Connection, number: int) -> bool:
-    """Delete a memory, so that its text is nowhere in the tables of memories.
+    """Delete a memory, so that its text is not left anywhere in the tables of memories.
 
     Returns:
-        False if there is none with this number.
+        False if no memory has this number.
     """
     if number >= 2**63:  # SQLite has no such numbers
         return False
@@ -124,7 +124,7 @@ class StoredMemories:
     """Implements `agentnb.core.protocols.MemoryKeeper` over a store.
 
     Args:
-        transactions: Returns the store's database; called when it is needed.
+        transactions: Returns the store's database; called when it is first needed.
     """
 
     def __init__(self, transactions: Callable[[], Transactions]) -> None:

@@ -1,7 +1,7 @@
 """The text deltas of one reply as a few bytes: their lengths, times and places in the record.
 
-A short reply is stored as plain arrays, which costs next to no time. A long one may have a piece
-for every four characters; its columns are stored as differences and compressed.
+A short reply is stored as plain arrays, which takes almost no time. A long one may have a piece for
+every four characters; its columns are stored as differences and compressed.
 
 Layout: the header (`_HEADER`), then lengths, gaps between the seqs less one, and times, the whole
 compressed if the header says so. Times in nanoseconds begin with their phase (see `_in_units`).
@@ -19,9 +19,9 @@ from itertools import accumulate, pairwise, repeat
 from operator import add, sub
 
 _HEADER = struct.Struct("<BBBBIIQ")
-"""Bit 0: compressed, bit 1: times in units, bit 2: times in nanoseconds; type of the lengths; type
-of the gaps, 0 if all are 0; the unit as a negative power of two; number of pieces; number of seqs;
-first seq."""
+"""Flags (bit 0: compressed, bit 1: times in units, bit 2: times in nanoseconds); type of the
+lengths; type of the gaps, 0 if all are 0; the unit as a negative power of two; number of pieces;
+number of seqs; first seq."""
 
 _PHASE = struct.Struct("<q")
 _NS = 10**9
@@ -33,7 +33,7 @@ _FINEST = 60
 
 
 def pack(lengths: Sequence[int], times: Sequence[float], seqs: Sequence[int]) -> bytes:
-    """Pieces as bytes.
+    """Encode pieces as bytes.
 
     Args:
         lengths: Characters of each piece.
@@ -58,10 +58,10 @@ def pack(lengths: Sequence[int], times: Sequence[float], seqs: Sequence[int]) ->
 
 
 def unpack(packed: bytes) -> tuple[Sequence[int], Sequence[float], Sequence[int]]:
-    """The lengths, times and seqs of `pack`.
+    """Decode the lengths, times and seqs from the bytes of `pack`.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The bytes are damaged.
     """
     try:
         flags, length_type, gap_type, unit, count, kept, first = _HEADER.unpack_from(packed)
@@ -129,7 +129,7 @@ def _in_units(times: Sequence[float]) -> tuple[int, int, bytes] | None:
 
 
 def _steps(counts: Sequence[int]) -> bytes | None:
-    """The difference of each number to the one before; `None` if they do not ascend."""
+    """The difference of each number to the previous one; `None` if they do not ascend."""
     try:
         return _planes(array("Q", [counts[0], *map(sub, counts[1:], counts)]).tobytes())
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Where the store is: its file, the folder around it, and whether that lies on a network.
+"""The place of the store: its file, its folder, and whether that is on a network.
 
-The place is decided when a session is made. A folder that a person named is made then; `.agentnb`
-only at the first run, so that reading creates nothing.
+The place is decided when a session is created. A folder that a person named is created at once,
+`.agentnb` only at the first run, so that reading creates nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER, FILE_NAME = ".agentnb", "agentnb.db"
 
 _MOUNTS = Path("/proc/self/mountinfo")
 _NETWORK = re.compile(r"(?:nfs|cifs|smb|fuse(?!blk)|lustre|gpfs|afs|9p|ceph|beegfs)")
-"""Types of file systems, by their beginning. `fuseblk` is a local disk."""
+"""Network file systems, by the beginning of their type. `fuseblk` is a local disk."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -35,12 +35,13 @@ def place_of(
     """The path of the store's file; `None` for memory only.
 
     Args:
-        setting: `auto`: what `AGENTNB_STORE` says, else `.agentnb/agentnb.db` in the project
-            folder. `none` or `None`: memory only. Else a path: of the file, or of a folder for an
-            `agentnb.db` in it. A folder is one that exists, or whose path ends in a separator.
+        setting: `auto`: the value of `AGENTNB_STORE`, else `.agentnb/agentnb.db` in the project
+            folder. `none` or `None`: memory only. Otherwise a path: of the file, or of a folder in
+            which it is `agentnb.db`. A path is a folder's if it exists as one, or ends in a
+            separator.
         config_folder: The folder of `agentnb.yaml`; `None` if there is no such file.
         environment: The environment variables.
-        cwd: The working directory: relative paths begin there.
+        cwd: The working directory, from which relative paths start.
 
     Raises:
         ValueError: `setting` is neither text, nor a path, nor `None`.
@@ -66,9 +67,9 @@ def place_of(
 
 
 def make_named_folder(path: Path) -> None:
-    """Make the folder of a store that a person named; leave `.agentnb` to the first run.
+    """Create the folder of a store that a person named; `.agentnb` is left to the first run.
 
-    Does nothing if that fails: the first run says why.
+    Ignores failures: the first run reports them.
     """
     if path.parent.name != FOLDER:
         with suppress(OSError):
@@ -76,25 +77,25 @@ def make_named_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder of a store; one named `.agentnb` gets a `.gitignore` that ignores all of it.
+    """Create the folder of a store; a new `.agentnb` gets a `.gitignore` for all of its content.
 
     Args:
         path: The store's file.
 
     Raises:
-        OSError: The folder, or the `.gitignore`, cannot be made.
+        OSError: The folder, or the `.gitignore`, cannot be created.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.name == FOLDER:
-        # A file or link that is there is someone's choice.
+        # An existing file or link is a person's choice.
         with suppress(FileExistsError), (path.parent / ".gitignore").open("x") as file:
             file.write("*\n")
 
 
 def is_network_home(path: Path) -> bool:
-    """Whether a path, which need not exist, lies on a file system that other machines share.
+    """Whether a path, which need not exist, is on a file system that other machines share.
 
-    False where that cannot be known (any system but Linux).
+    False where that cannot be known (on any system but Linux).
     """
     try:
         mounts = _MOUNTS.read_text("utf-8", "surrogateescape")
@@ -104,12 +105,12 @@ def is_network_home(path: Path) -> bool:
 
 
 def is_network(file_system: str) -> bool:
-    """Whether a type of file system, such as `nfs4` or `fuse.sshfs`, is one over a network."""
+    """Whether a type of file system, such as `nfs4` or `fuse.sshfs`, is a network file system."""
     return _NETWORK.match(file_system) is not None
 
 
 def file_system_of(path: str, mounts: Iterable[str]) -> str:
-    """The type of the file system that a path lies on; empty if no mount has it.
+    """The type of the file system that a path is on; empty if no mount contains it.
 
     Args:
         path: Absolute, without links.
@@ -123,7 +124,7 @@ def file_system_of(path: str, mounts: Iterable[str]) -> str:
         if len(fields) < 6 or not types[0]:
             continue
         point = _ESCAPE.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
-        # Of several mounts at one point, the last lies on top.
+        # Of several mounts at one point, the last is on top.
         if _lies_in(path, point) and len(point) >= len(longest):
             longest, found = point, types[0]
     return found

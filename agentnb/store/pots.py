@@ -1,7 +1,8 @@
-"""The budgets of runs as far as a store knows them, and which process works in them.
+"""The budgets of runs as far as a store knows them, and which process uses them.
 
-Budgets of runs that assign tasks are pots in a chain. A process counts in memory what it spends in
-them, so only one at a time works in a chain; the next one begins with what the store tells.
+The budgets of runs that assign tasks form a chain; here each is a pot. A process counts its
+spending in memory, so only one process at a time works in a chain; the next one starts with the
+figures of the store.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _TOTAL = """
         budget_total), settings
     FROM runs WHERE run_id = ?
 """
-# The runs that other processes work on. One that a message began may have no row of its own yet.
+# The runs that other processes work on. A run that a message began may not have a row yet.
 _AT_WORK = """
     SELECT t.process, t.run_id, q.pot
     FROM threads t INDEXED BY threads_by_process
@@ -55,25 +56,25 @@ def pot_of(
     above: Callable[[Connection, str], RequestBudget],
     session: RequestBudget | None = None,
 ) -> RequestBudget:
-    """The pot of a run as it was left: with what the run and all below it have spent.
+    """The budget of a run in its last state, with what the run and all below it have spent.
 
     Args:
-        db: In a transaction.
-        run_id: The run. One that the store does not know has nothing left.
-        above: Gives the budget above a run.
-        session: The session's, above the topmost run.
+        db: A connection in a transaction.
+        run_id: The run. A run that the store does not know has nothing left.
+        above: Returns the budget of the run above.
+        session: The session's budget, above that of the topmost run.
     """
     total, used, unit = state_of(db, run_id)
     upper = _above(db, run_id)
-    # Those above have counted it: they stand here with all that was spent below them.
+    # The budgets above have counted it: they include all that was spent below them.
     below = session if upper is None else above(db, upper)
     return RequestBudget(total, below=below, used=used, unit=unit)
 
 
 def state_of(db: Connection, run_id: str) -> tuple[int, int, str]:
-    """The total of a run's pot, what the run and all below it have spent, and the unit of both.
+    """The total of a run's budget, what the run and all below it have spent, and their unit.
 
-    Nothing of both for a run that the store does not know.
+    Total and spending are 0 for a run that the store does not know.
     """
     row = db.execute(_TOTAL, (run_id,)).fetchone()
     if row is None:
@@ -89,7 +90,7 @@ def state_of(db: Connection, run_id: str) -> tuple[int, int, str]:
 
 
 def _micros_spent(db: Connection, run_id: str, prices: Mapping[str, Any]) -> int:
-    """Micro-dollars that a run and all below it have spent by their finished calls."""
+    """Micro-dollars that the finished calls of a run and all below it have spent."""
     rates = {model: rate_of(each) for model, each in prices.items()}
     return sum(
         rates[model].of(Usage(*map(int, json.loads(usage))))
@@ -102,7 +103,7 @@ def _micros_spent(db: Connection, run_id: str, prices: Mapping[str, Any]) -> int
 
 
 def top_of(db: Connection, run_id: str) -> str:
-    """The run whose budget contains all others of a run's chain: else itself."""
+    """The topmost run of a run's chain of budgets; the run itself if there is none above."""
     at: str | None = run_id
     while at is not None:
         top, at = at, _above(db, at)
@@ -115,7 +116,7 @@ def _above(db: Connection, run_id: str) -> str | None:
 
 
 def has_below(db: Connection, run_id: str) -> bool:
-    """Whether runs stand in the budget of a run, or may come to: it has assigned tasks."""
+    """Whether a run has assigned tasks, so that other runs use its budget, or may do so."""
     return db.execute("SELECT 1 FROM tasks WHERE pot = ?", (run_id,)).fetchone() is not None
 
 
@@ -123,9 +124,9 @@ def has_below(db: Connection, run_id: str) -> bool:
 
 
 def is_elsewhere(db: Connection, run_id: str, *, process: int, is_alive: IsAlive) -> bool:
-    """Whether another process is at work in the pot of a run, or in one of the same chain.
+    """Whether another process works in the budget of a run, or in another one of its chain.
 
-    Each process counts for itself: so only one at a time works in a pot.
+    Each process counts on its own, so only one at a time may work in a budget.
     """
     at_work = db.execute(_AT_WORK, {"process": process}).fetchall()
     if not any(is_alive(owner) for owner, *_ in at_work):
@@ -135,10 +136,10 @@ def is_elsewhere(db: Connection, run_id: str, *, process: int, is_alive: IsAlive
 
 
 def take_over(db: Connection, top: str, *, process: int) -> int | None:
-    """Note that a process works in a pot.
+    """Note that a process works in a budget.
 
     Returns:
-        The one that did before: 0 for one that is forgotten, `None` if nobody did.
+        The process that did so before: 0 if it is not known any more, `None` if there was none.
     """
     row = db.execute("SELECT coalesce(process, 0) FROM pots WHERE run_id = ?", (top,)).fetchone()
     if row != (process,):
@@ -146,7 +147,7 @@ def take_over(db: Connection, top: str, *, process: int) -> int | None:
     return None if row is None else int(row[0])
 
 
-# -- the session's pot ----------------------------------------------------------------------------
+# -- the session's budget -------------------------------------------------------------------------
 
 
 _AT_WORK_IN_SESSION = """
@@ -162,13 +163,13 @@ _CALLS_OF_SESSION = """
 def session_is_elsewhere(
     db: Connection, session_id: str, *, process: int, is_alive: IsAlive
 ) -> bool:
-    """Whether another process is at work in a session: only one at a time works in its pot."""
+    """Whether another process works in a session: only one at a time may use its budget."""
     given = {"process": process, "session": session_id}
     return any(is_alive(other) for (other,) in db.execute(_AT_WORK_IN_SESSION, given).fetchall())
 
 
 def worked_last(db: Connection, session_id: str, *, process: int) -> bool:
-    """Whether a process was the last that worked in the pot of a session."""
+    """Whether a process was the last one to use the budget of a session."""
     row = db.execute("SELECT process FROM pots WHERE run_id = ?", (session_id,)).fetchone()
     return row is not None and row[0] == process
 
@@ -176,13 +177,13 @@ def worked_last(db: Connection, session_id: str, *, process: int) -> bool:
 def spent_in_session(
     db: Connection, session_id: str, unit: str, rate_for: Callable[[str], Rate | None]
 ) -> int:
-    """What all runs of a session have spent by their finished calls, in a unit.
+    """What the finished calls of all runs of a session have spent.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         session_id: The session.
-        unit: `tokens` or `usd`.
-        rate_for: Gives the price of a model in runs that kept none; `None` if it has none.
+        unit: The unit of the result: `tokens`, or `usd` for micro-dollars.
+        rate_for: Returns a model's prices for runs that stored none; `None` if it has none.
     """
     spent, rates = 0, dict[tuple[int, str], Rate | None]()
     for run, settings, model, usage in db.execute(_CALLS_OF_SESSION, (session_id,)):
@@ -199,6 +200,6 @@ def spent_in_session(
 
 
 def _spent_so_far(db: Connection, run: int) -> int:
-    """What a run without an end has spent by its finished calls."""
+    """What the finished calls of a run without an end have spent."""
     found = db.execute("SELECT usage FROM model_calls WHERE run = ? AND usage IS NOT NULL", (run,))
     return sum(Usage(*map(int, json.loads(usage))).budget_tokens for (usage,) in found)

@@ -1,11 +1,11 @@
-"""The queue of each thread in a store, and who is at work on a thread.
+"""The queue of each thread in a store, and the process that works on a thread.
 
 At most one process works on a thread at a time: `threads.process` is its owner, from the beginning
 of a run (`begin`) to its end (`end`), or until the process dies. Messages get their turn in the
-order in which they were queued. The process that queued a message runs it; those of a dead process
-go to the first that looks for them (`agentnb.store.adoption`). A run that died with its process
-goes on, in its place of the conversation, if that process could claim it (`resume`); else its
-message begins once more, at the end of the conversation.
+order in which they were queued. The process that queued a message runs it; the messages of a dead
+process go to the first process that looks for them (`agentnb.store.adoption`). A run that died with
+its process continues at its place in the conversation, if the new process could claim it
+(`resume`); otherwise its message begins again, at the end of the conversation.
 
 All functions work within their caller's transaction.
 """
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 
 class NotQueued(LookupError):
-    """A message is not in the queue any more: someone took it out."""
+    """A message is not in the queue any more, because it was taken out."""
 
 
 AHEAD = 100_000
-"""While a run works on a thread it numbers the children itself. Whoever makes one from elsewhere
-meanwhile gets a number this far ahead."""
+"""A run that works on a thread numbers the children itself. A child that is created elsewhere at
+the same time gets a number this far ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A message that waits for its run, or has begun it."""
+    """A queued message: it waits for its run, or has begun it."""
 
     message: int
     """`messages.id`."""
@@ -47,15 +47,15 @@ class Queued:
     content: str
     kind: MessageKind
     task: int | None
-    """`tasks.number` of the task that it assigns or tells of."""
+    """`tasks.number` of the task that it assigns, or whose completion it reports."""
     pot: str | None
-    """The run whose budget contains that of its own run."""
+    """The run whose budget is above that of the message's own run."""
     settings: Mapping[str, Any]
-    """Settings that were given for its run."""
+    """The settings given for its run."""
     run_id: str | None
-    """Its run, if that has begun."""
+    """Its run; `None` before that has begun."""
     goes_on: bool = False
-    """Whether that run died with its process and was claimed by this one, to be recovered."""
+    """Whether that run died with its process and this process has claimed it, to recover it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,13 @@ class Begun:
     """A message whose turn has come."""
 
     before: tuple[ThreadMessage, ...]
-    """The conversation before it."""
+    """The conversation before the message."""
     first_child: int
     """The number of the next child."""
     given: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Of a run that goes on: by agent, the numbers of the children that were made for its tasks."""
+    """For a recovered run, by agent: the numbers of the children created for assigned tasks."""
     told: Sequence[str] = ()
-    """Of a run that goes on: its agents that were told something and have not read it."""
+    """For a recovered run: its agents with unread messages."""
 
 
 def enqueue(
@@ -88,15 +88,15 @@ def enqueue(
     """Queue a message for a run of its own.
 
     Args:
-        db: In a transaction.
-        thread_id: The thread, which must be there.
+        db: A connection in a transaction.
+        thread_id: The thread, which must exist.
         content: The message.
         process: The process that will run it.
-        now: Seconds since 1970.
-        kind: Why it is sent.
-        author: The thread of the agent that sends it.
-        task: `tasks.number` of the task that it assigns or tells of.
-        pot: The run whose budget contains that of its own run.
+        now: The time in seconds since 1970.
+        kind: The reason for the message.
+        author: The thread of the agent that sends it; `None` for a person.
+        task: `tasks.number` of the task that it assigns, or whose completion it reports.
+        pot: The run whose budget is above that of the message's own run.
         settings: Settings given for its run, as plain values.
     """
     message = add_message(
@@ -119,13 +119,13 @@ def tell(
     task: int | None = None,
     pot: str | None = None,
 ) -> Queued | None:
-    """Tell an agent something, in the way that fits what it does now.
+    """Send a message to an agent, in the way that fits its present state.
 
-    At work, it gets the message with its next turn. A persistent agent without work gets a run. Any
-    other thread only keeps the message.
+    A running agent gets the message with its next turn. A persistent agent that is not running gets
+    a run. Any other thread only stores the message.
 
     Returns:
-        What must be started in this process; `None` for nothing.
+        The message to start a run for in this process; `None` for none.
     """
     thread = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if thread is None:
@@ -182,20 +182,21 @@ def begin(
     is_alive: IsAlive,
     goes_on: bool = False,
 ) -> Begun | None:
-    """Begin the run of a queued message, or go on with it, if its turn has come.
+    """Begin the run of a queued message, or continue it, if its turn has come.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         message: `messages.id`.
-        run_id: Its run.
+        run_id: The message's run.
         process: This process.
-        is_alive: Tells which process lives.
-        goes_on: Whether the message has begun this run, and the process has claimed it.
+        is_alive: Returns whether a process is alive.
+        goes_on: Whether the message had begun this run, and the process has claimed it.
 
     Returns:
-        `None` if an earlier message of its thread is not done, someone is at work on the thread, or
-        another process is at work in the budget that its run stands in.
-        The message may be a dead process's: who waits asks `is_held_up_by_dead` now and then.
+        The conversation and the next child's number; `None` if an earlier message of the thread is
+        not done, a process works on the thread, or another process works in a budget of the run's
+        chain. An earlier message may be a dead process's, so callers that wait call
+        `is_held_up_by_dead` now and then.
 
     Raises:
         NotQueued: The message is not in the queue any more.
@@ -213,7 +214,7 @@ def begin(
     if head != message or (owner is not None and is_alive(owner)):
         return None
     if goes_on and pot is None:
-        pot = run_id  # runs may be at work in its own budget
+        pot = run_id  # other runs may be using its own budget
     if pot is not None and is_elsewhere(db, pot, process=process, is_alive=is_alive):
         return None
     if goes_on:
@@ -223,7 +224,7 @@ def begin(
         return begun
     first = take_over(db, thread_id, run_id, process=process)
     if earlier_run is not None:
-        # What its agent was told in that run, and would not be told again, stands before it now.
+        # What its agent was told in that run now precedes it, since it would not be told again.
         take_place(db, message)
     before = tuple(messages_of(db, thread_id, is_placed=True))
     place_message(db, message, run_id)
@@ -234,7 +235,7 @@ def begin(
 
 
 def is_held_up_by_dead(db: Connection, message: int, *, is_alive: IsAlive) -> bool:
-    """Whether the first message of a message's line is a dead process's, to be adopted."""
+    """Whether the first queued message of a message's thread belongs to a dead process."""
     first = db.execute(
         "SELECT process FROM queue WHERE kind = 'run' AND thread_id = "
         "(SELECT thread_id FROM queue WHERE message = ?) ORDER BY message LIMIT 1",
@@ -254,7 +255,7 @@ def begin_new(
 def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> int:
     """Make a process the owner of a thread. Returns the number of the thread's next child.
 
-    An owner that the thread has is dead.
+    If the thread has an owner, that process is dead.
     """
     (owner,) = db.execute("SELECT process FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if owner is not None:
@@ -267,17 +268,17 @@ def take_over(db: Connection, thread_id: str, run_id: str, *, process: int) -> i
     return int(first)
 
 
-# -- a run that goes on ---------------------------------------------------------------------------
+# -- a recovered run ------------------------------------------------------------------------------
 
 
 def resume(db: Connection, thread_id: str, run_id: str, *, process: int) -> Begun | None:
-    """Take a thread again whose newest run is recovered, and those of its sub-agents.
+    """Take over a thread whose newest run is recovered, and the threads of its sub-agents.
 
-    What was kept of the run's answers goes: it gives them again.
+    Deletes the stored answers of the run, since it will give them again.
 
     Returns:
-        The conversation as it was at the run's first beginning; `None` if another run has begun on
-        the thread since, or it is not there any more.
+        The conversation as it was when the run began first; `None` if another run has begun on the
+        thread since, or the thread does not exist any more.
     """
     row = db.execute(
         "SELECT t.run_id, r.first_child FROM threads t LEFT JOIN runs r ON r.run_id = t.run_id "
@@ -321,7 +322,7 @@ def resume(db: Connection, thread_id: str, run_id: str, *, process: int) -> Begu
 
 
 def _given_numbers(db: Connection, run_id: str) -> dict[str, list[int]]:
-    """The numbers of the children that were made for tasks of a run's agents, by agent."""
+    """By agent of a run: the numbers of the persistent children that were created for its tasks."""
     found = db.execute(
         "SELECT c.id, c.parent_id FROM threads c JOIN threads p ON p.id = c.parent_id "
         "JOIN agent_metadata m ON m.thread_id = c.id WHERE p.run_id = ? AND m.kind = ?",
@@ -334,7 +335,7 @@ def _given_numbers(db: Connection, run_id: str) -> dict[str, list[int]]:
 
 
 def leave(db: Connection, run_id: str, *, process: int) -> None:
-    """Leave a claimed run, with its message, until the session is opened again."""
+    """Leave a claimed run with its message until the session is opened again."""
     let_go(db, run_id, process=process)
     db.execute(
         "UPDATE queue SET process = NULL WHERE run_id = ? AND process = ?", (run_id, process)
@@ -342,7 +343,7 @@ def leave(db: Connection, run_id: str, *, process: int) -> None:
 
 
 def let_go(db: Connection, run_id: str, *, process: int) -> None:
-    """Leave a run that does not continue here as it was: interrupted, without a process."""
+    """Release a run that does not continue here: interrupted, without a process, as before."""
     claims.give_up(db, run_id, process=process)
     held = db.execute(
         "SELECT id FROM threads WHERE run_id = ? AND process IS NOT NULL", (run_id,)
@@ -352,7 +353,7 @@ def let_go(db: Connection, run_id: str, *, process: int) -> None:
 
 
 def put_back(db: Connection, thread_id: str, run_id: str) -> None:
-    """A run that was resumed is left as it was: its thread has the run's own answer again."""
+    """Undo `resume`: the run is left as it was, and its thread has the run's answer again."""
     db.execute(
         "DELETE FROM messages WHERE thread_id = ? AND run_id = ? AND role = ?",
         (thread_id, run_id, str(Role.ASSISTANT)),
@@ -363,9 +364,9 @@ def put_back(db: Connection, thread_id: str, run_id: str) -> None:
 
 
 def release_dead(db: Connection, thread_id: str) -> None:
-    """Let go of a thread whose process died: perhaps between its agent's end and `end`."""
+    """Release a thread whose process died, perhaps between its agent's end and `end`."""
     (run_id,) = db.execute("SELECT run_id FROM threads WHERE id = ?", (thread_id,)).fetchone()
-    # A run that a message began is ended with that message.
+    # A run that was begun by a message is ended together with that message.
     is_queued = db.execute(
         "SELECT 1 FROM queue WHERE thread_id = ? AND run_id = ?", (thread_id, run_id)
     ).fetchone()
@@ -377,16 +378,16 @@ def release_dead(db: Connection, thread_id: str) -> None:
 
 
 def _release(db: Connection, thread_id: str, counted: int | None) -> None:
-    """Let go of a thread.
+    """Release a thread.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The thread.
-        counted: The number of its next child, as the run counted; `None` if that is not known any
-            more, so that it follows from what is there.
+        counted: The number of its next child by the run's own count; `None` if that is unknown, so
+            that it is computed from the stored children.
     """
     children = db.execute("SELECT id FROM threads WHERE parent_id = ?", (thread_id,))
-    # Others may have made some meanwhile.
+    # Others may have created children meanwhile.
     numbers = [_number_below(child, thread_id) for (child,) in children]
     if counted is None:
         numbers += [_number_below(agent, thread_id) for agent in _spawned(db, thread_id)]
@@ -397,13 +398,13 @@ def _release(db: Connection, thread_id: str, counted: int | None) -> None:
 
 
 def _number_below(agent: str, parent: str) -> int:
-    """An agent's number among the children of a parent; 0 if it is none of them."""
+    """An agent's number among the children of a parent; 0 if it is not one of them."""
     above, _, number = agent.rpartition(".")
     return int(number) if above == parent and number.isdecimal() else 0
 
 
 def _spawned(db: Connection, thread_id: str) -> Iterator[str]:
-    """The agents of all runs on a thread, and on those above it."""
+    """The agents of all runs on a thread and on the threads above it."""
     root = thread_id
     while root:
         found = db.execute(
@@ -416,7 +417,7 @@ def _spawned(db: Connection, thread_id: str) -> Iterator[str]:
 
 
 def notices(db: Connection, thread_id: str, run_id: str) -> list[str]:
-    """Take what an agent at work has been told since its last turn: each once."""
+    """Take the messages that a running agent has got since its last turn; each only once."""
     found = db.execute(
         "SELECT m.id, m.content FROM queue q JOIN messages m ON m.id = q.message "
         "WHERE q.thread_id = ? AND q.kind = 'notice' ORDER BY m.id",
@@ -438,22 +439,21 @@ def end(
     process: int,
     now: float,
 ) -> list[Queued]:
-    """End a run: keep its answer, and let go of its threads.
+    """End a run: store its answer, and release its threads. Does nothing if it was ended before.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The thread of the run's root.
         run_id: The run.
-        answer: What its root said; `None` for nothing.
-        message: The queued message that began it.
-        next_children: By thread: the number of the next child, as the run counted. Of a thread
-            that is not here it follows from what is stored.
+        answer: The root's answer; `None` for none.
+        message: The queued message that began it; `None` for none.
+        next_children: By thread: the number of the next child by the run's own count. For a thread
+            that is missing here, it is computed from the stored children.
         process: This process.
-        now: Seconds since 1970.
+        now: The time in seconds since 1970.
 
     Returns:
-        What its agents were told and had no turn for, and now begins runs in this process. Nothing
-        happens if the end was kept before.
+        Messages that its agents had no turn for, and that now begin runs in this process.
     """
     theirs = [
         thread
@@ -479,7 +479,7 @@ def end(
 
 
 def _take_out(db: Connection, message: int, run_id: str) -> bool:
-    """Take a message out of the queue, if this run is the one that it began last."""
+    """Remove a message from the queue, if this is the run that it began last."""
     found = db.execute(
         "DELETE FROM queue WHERE message = ? AND run_id = ?", (message, run_id)
     ).rowcount
@@ -487,7 +487,10 @@ def _take_out(db: Connection, message: int, run_id: str) -> bool:
 
 
 def _wake(db: Connection, thread_id: str, process: int) -> list[Queued]:
-    """What an agent was told and had no turn for: it begins runs, or is only kept."""
+    """Let the messages that an agent had no turn for begin runs; returns those.
+
+    If the agent is not persistent, they are only stored in its conversation.
+    """
     found = db.execute(
         "SELECT message FROM queue WHERE thread_id = ? AND kind = 'notice' ORDER BY message",
         (thread_id,),
@@ -505,13 +508,13 @@ def _wake(db: Connection, thread_id: str, process: int) -> list[Queued]:
 
 
 def keep_only(db: Connection, message: int, run_id: str | None) -> None:
-    """Give a queued message its place in the conversation; nothing begins with it."""
+    """Give a queued message its place in the conversation, without a run."""
     place_message(db, message, run_id)
     db.execute("DELETE FROM queue WHERE message = ?", (message,))
 
 
 def is_persistent(db: Connection, thread_id: str) -> bool:
-    """Whether a thread's agent stays."""
+    """Whether a thread's agent is persistent."""
     found = db.execute(
         "SELECT 1 FROM agent_metadata WHERE thread_id = ? AND kind = ?",
         (thread_id, str(AgentKind.PERSISTENT)),
@@ -520,7 +523,7 @@ def is_persistent(db: Connection, thread_id: str) -> bool:
 
 
 def queued_of(db: Connection, process: int, *, thread_id: str | None = None) -> list[Queued]:
-    """The messages that a process will run or runs, in order; with `thread_id` of one thread."""
+    """The messages that a process runs or will run, in order; with `thread_id`, of one thread."""
     found = db.execute(
         "SELECT q.message, q.thread_id, m.content, m.kind, q.task, q.pot, q.settings, q.run_id "
         "FROM queue q JOIN messages m ON m.id = q.message "
@@ -535,7 +538,7 @@ def queued_of(db: Connection, process: int, *, thread_id: str | None = None) -> 
 
 
 def told(db: Connection, *, process: int) -> list[str]:
-    """The threads at work in a process whose agents have been told something."""
+    """The threads on which a process works and whose agents have unread messages."""
     found = db.execute(
         "SELECT DISTINCT thread_id FROM queue WHERE kind = 'notice' AND process = ?", (process,)
     )
@@ -543,12 +546,12 @@ def told(db: Connection, *, process: int) -> list[str]:
 
 
 def withdraw(db: Connection, message: int) -> bool:
-    """Remove a message that no process works on from the queue.
+    """Remove a message from the queue, unless a process works on it.
 
-    One that never began is taken out of its thread, too.
+    A message whose run never began is removed from its thread, too.
 
     Returns:
-        Whether it was there, and no process worked on it.
+        Whether it was in the queue, and no process worked on it.
     """
     changed = db.execute(
         "DELETE FROM queue WHERE message = ? AND NOT EXISTS ("

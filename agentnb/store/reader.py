@@ -1,4 +1,4 @@
-"""Reads one run from a store: its record as it was live, and what else was kept of it."""
+"""Reads one run from a store: its original record, and everything else stored of it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ from agentnb.store.trouble import StoreTrouble
 
 @dataclass(frozen=True, slots=True)
 class KeptRun:
-    """What a store has of one run."""
+    """Everything that a store has of one run."""
 
     journal: RunJournal
     rows: list[Row]
-    """The run's record, as it was live."""
+    """The run's original record."""
     whole_tool_calls: dict[tuple[str, int], ToolCallRecord]
     """By agent id and number: the tool calls whose events are cut."""
 
@@ -87,7 +87,7 @@ def load(path: Path, run_id: str) -> KeptRun:
         NoSuchRun: The store has no such run.
         StoreTrouble: The file cannot be read.
     """
-    if not run_id.isascii():  # SQLite takes no half character
+    if not run_id.isascii():  # SQLite accepts no lone surrogates
         raise NoSuchRun(run_id)
     db = open_to_read(path)
     try:
@@ -121,7 +121,7 @@ def head_of(row: Mapping[str, Any]) -> RunHead:
 
 
 def _load(db: sqlite3.Connection, run_id: str) -> KeptRun:
-    # One transaction, so that all tables are of the same moment.
+    # One transaction, so that all tables are read in the same state.
     db.execute("BEGIN")
     cursor = db.cursor()
     cursor.row_factory = sqlite3.Row
@@ -158,13 +158,13 @@ class _Reading:
             tool_calls=_in_order(self._tool_calls),
             orders=tuple(self._orders()),
             verdicts=tuple(self._verdicts()),
-            # Of several ends of one agent the newest counts.
+            # If an agent has several ends, the newest counts.
             ends=tuple({end.path: end for end in self._ends.values()}.values()),
         )
         return KeptRun(journal, rows, self._whole)
 
     def _since(self, schema: int, column: str, before: str) -> str:
-        """A column of that schema; its value in a file of an earlier one, which is only read."""
+        """A column that this schema version added; `before` for a file of an older version."""
         return column if self._schema >= schema else before
 
     def _select(self, columns: str, table: str, order: str) -> sqlite3.Cursor:
@@ -321,7 +321,7 @@ class _Reading:
     def _media_of(
         self, path: str, number: int, status: str
     ) -> tuple[tuple[MediaBlock, ...], tuple[int, ...]]:
-        """The files of a tool call, and which of them its model does not take."""
+        """The files of a tool call, and the places of those that its model does not accept."""
         about = self._media.get((path, number))
         if about is None or status == STARTED:
             return (), ()
@@ -376,7 +376,7 @@ class _Reading:
         verdicts = [(path, number, kind, _json(value)) for path, number, kind, value in found]
         for verdict in sorted(verdicts, key=lambda each: (path_key(each[0]), each[1])):
             path, number, *_ = verdict
-            # A tool call that was marked as done, and came to its end, is known by that.
+            # A tool call that was marked as done and also has its end does not need its mark.
             known = self._tool_calls.get((path, -number))
             if known is None or known.status == STARTED:
                 yield VerdictRecord(*verdict)
@@ -479,12 +479,12 @@ def _whole_number(value: int | str | None) -> int | None:
 
 
 def _text(value: str | bytes) -> str:
-    """A text; one with half a character in it is kept as bytes."""
+    """A text; one with a lone surrogate is stored as bytes."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
 def _json(value: str | bytes) -> Any:
     try:
         return from_json(value)
-    except ValueError:  # half a character
+    except ValueError:  # a lone surrogate
         return json.loads(_text(value))

@@ -1,4 +1,4 @@
-"""The answers to the rows of earlier maps: read with a few statements, not as whole runs."""
+"""Reads the answers to the rows of earlier maps, with a few statements instead of whole runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RUNS = (
     "SELECT id, run_id, json_extract(settings, '$.output.schema') FROM runs "
     "WHERE {same} AND json_type(settings, '$.map') IS NOT NULL ORDER BY id DESC"
 )
-# Children of the root alone: `1`, not `root` and not `1.2`. An answer that was cut is none.
+# Only children of the root: `1`, not `root` and not `1.2`. An answer that was cut does not count.
 _ENDS = (
     "SELECT e.path, first.key, e.text, said.text, e.first, e.length FROM ends e "
     "JOIN model_calls first ON first.run = e.run AND first.path = e.path AND first.number = 1 "
@@ -33,11 +33,11 @@ def row_answers(
 
     Args:
         db: A connection.
-        name: The name of the maps; empty for those without one.
+        name: The name of the maps; empty for maps without one.
         task: Their prompt, if they have no name.
-        schema: `schema_text` of the type of their answers. The keys do not always tell it: a row
-            that may use tools before it answers is asked for it later.
-        most: How many maps are looked at.
+        schema: `schema_text` of their answers' type. The keys do not always contain it: a row that
+            may use tools first is asked for the type later.
+        most: Most maps to read.
     """
     same = "name = :name" if name else "name = '' AND task = :task"
     rows = db.execute(_RUNS.format(same=same), {"name": name, "task": task})
@@ -47,7 +47,7 @@ def row_answers(
 
 
 def schema_text(schema: Mapping[str, Any] | None) -> str:
-    """The schema of a type of answers, to be compared; `None` is text."""
+    """The schema of an answer type as text for comparisons; `None` stands for text answers."""
     return json.dumps(schema, sort_keys=True, ensure_ascii=False)
 
 

@@ -33,7 +33,7 @@ _COLUMNS = {
 _REPLACED = ("model_calls", "tool_calls", "verdicts")
 """Tables whose rows are written again when more is known."""
 _AT_ONCE = 32
-"""Rows in one statement: each statement gives up the interpreter's lock and waits for it again."""
+"""Rows per statement: each statement releases the interpreter's lock and waits for it again."""
 
 
 def _statements() -> Iterator[tuple[str, str, str]]:
@@ -62,7 +62,8 @@ _REPLACED_RUN = (
     " settings = :settings, version = :version, status = NULL, error = NULL, agents = NULL,"
     " tokens_used = NULL, usage = NULL, duration_ms = NULL WHERE id = :run",
 )
-"""What makes room for all of a run again. Its row keeps what a list tells it by."""
+"""Statements that remove everything of a run before it is written again. Its row stays, with what
+lists need."""
 
 _TEXTS: Mapping[str, itemgetter[Any]] = {
     "contents": itemgetter(3),
@@ -76,15 +77,15 @@ _TEXTS: Mapping[str, itemgetter[Any]] = {
     "runs": itemgetter(1, 4),
     "replaced": itemgetter(0, 3, 4),
 }
-"""The columns that may contain a text of a person or a model."""
+"""The columns that may contain text of a person or a model."""
 _ONE_TEXT = ("contents", "events")
 
 
 class Rows:
-    """What one transaction writes.
+    """The rows that one transaction writes.
 
     Args:
-        secrets: What is masked.
+        secrets: The secrets to mask.
     """
 
     __slots__ = (*_TEXTS, "secrets")
@@ -101,12 +102,12 @@ class Rows:
         self.ends: list[Values] = []
         self.runs: list[Values] = []
         self.replaced: list[Values] = []
-        """Of runs that the others replace: model, budget, depth, settings, version, run."""
+        """For each run that is written again: model, budget, depth, settings, version, run."""
 
     def seal(self) -> None:
-        """Mask the secrets in all texts, and make each one that SQLite can hold.
+        """Mask the secrets in all texts, and make each text one that SQLite can store.
 
-        Nearly always there is nothing to do, and one look at all of them tells so.
+        Nearly always there is nothing to do, which one check of all texts together shows.
         """
         texts: list[str] = []
         for name, found_in in _TEXTS.items():
@@ -144,7 +145,7 @@ class Rows:
 
 
 def sealed(values: Values, secrets: Secrets) -> Values:
-    """Values without secrets. A text with half a character in it becomes bytes."""
+    """Values with secrets masked. A text with a lone surrogate becomes bytes."""
     return tuple([_storable(secrets.mask(v)) if isinstance(v, str) else v for v in values])
 
 

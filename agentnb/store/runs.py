@@ -1,6 +1,6 @@
 """Lists the runs of a store, and finds one by the beginning of its id.
 
-A run without an end is `running` while the process that writes it lives, else `interrupted`.
+A run without an end is `running` while the process that writes it is alive, else `interrupted`.
 Neither is stored: both are computed.
 """
 
@@ -25,11 +25,11 @@ PricedCall = tuple[str, str, Usage | None, datetime]
 """What pricing needs of a model call: its agent's path, its `provider/model`, its usage (`None`
 while it is open), and when it was made."""
 Pricing = Callable[[Sequence[PricedCall]], float | None]
-"""Gives the price of calls in US dollars; `None` if one of them has none."""
+"""Returns the price of calls in US dollars; `None` if one of them has no price."""
 CostOf = Callable[[str], float | None]
-"""Gives the cost of the run with this id."""
+"""Returns the cost of the run with this id in US dollars."""
 IsAlive = Callable[[int], bool]
-"""Whether the process with this number (`processes.id`) lives."""
+"""Returns whether the process with this number (`processes.id`) is alive."""
 
 STATUSES = ("running", "completed", "failed", "cancelled", "exhausted", "interrupted")
 """The statuses of a run in a store."""
@@ -49,17 +49,17 @@ class RunInfo:
     tags: tuple[str, ...]
     task: str
     status: AgentStatus
-    """At the time of the list. `interrupted`: the process ended before the run."""
+    """Its status when the list was made. `interrupted`: the process ended before the run."""
     model: str
-    """The root agent's, as `provider/model`."""
+    """The root agent's model, as `provider/model`."""
     agents: int
-    """Started agents; until the run ends, those known so far."""
+    """Number of started agents; until the run ends, of those known so far."""
     tokens_used: int
     """Tokens spent from the budget; until the run ends, by its finished calls."""
     started_at: datetime
-    """In UTC."""
+    """Its start, in UTC."""
     duration_ms: int | None
-    """`None` while it runs; for an interrupted run, until its last event."""
+    """`None` while it runs; for an interrupted run, up to its last event."""
     thread_id: str
     session_id: str
     usage: Mapping[str, Usage] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class RunInfo:
 
 
 class RunList(list[RunInfo], Shown):
-    """Runs, newest first. Its `repr` is one short line; so is that of its slices."""
+    """Runs, newest first. Its `repr` is one short line, like that of its slices."""
 
     @overload
     def __getitem__(self, place: SupportsIndex) -> RunInfo: ...
@@ -131,10 +131,10 @@ class RunList(list[RunInfo], Shown):
 
 
 def check_filters(limit: int | None, status: str | None, text: str | None) -> None:
-    """Check what a list is asked for.
+    """Check the filters of a list.
 
     Raises:
-        ValueError: One of them is not what `list_runs` takes.
+        ValueError: `list_runs` does not accept one of them.
     """
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
         raise ValueError(f"`limit` must be a whole number above 0, or None, not {literal(limit)}.")
@@ -159,13 +159,13 @@ def list_runs(
     """The runs of a store, newest first.
 
     Args:
-        db: A connection that is in no transaction.
-        is_alive: Tells which process lives.
-        limit: At most so many; `None` for all.
+        db: A connection that is not in a transaction.
+        is_alive: Returns whether a process is alive.
+        limit: The most runs to list; `None` for all.
         status: Only runs with this status: one of `STATUSES`.
         text: Only runs whose name, task or a tag contains this; case is ignored.
         thread: Only runs on the thread with this id.
-        cost_of: Gives a run's cost when its `cost_usd` is asked for.
+        cost_of: Returns a run's cost; called when its `cost_usd` is read.
     """
     check_filters(limit, status, text)
     listed = RunList()
@@ -179,10 +179,10 @@ def list_runs(
 
 
 def check_id(run: str) -> None:
-    """Check what a run is named by.
+    """Check the id of a run, or the beginning of one.
 
     Raises:
-        ValueError: It is not a text.
+        ValueError: `run` is not a text.
     """
     if not isinstance(run, str):
         raise ValueError(
@@ -195,7 +195,7 @@ def find_run(db: Connection, run: str) -> int:
 
     Raises:
         NoSuchRun: No run of the store has such an id.
-        AmbiguousRun: Several begin like this.
+        AmbiguousRun: Several ids begin like this.
     """
     beginning = run.strip()
     found = db.execute("SELECT id FROM runs WHERE run_id = ?", (beginning,)).fetchone()
@@ -216,7 +216,7 @@ def find_run(db: Connection, run: str) -> int:
 def info_of(
     db: Connection, number: int, *, is_alive: IsAlive, cost_of: CostOf | None = None
 ) -> RunInfo | None:
-    """What a list tells of one run; `None` if the store has none with this number (`runs.id`)."""
+    """One run as in a list; `None` if the store has none with this number (`runs.id`)."""
     row = _row(db, number)
     return None if row is None else _info(db, row, is_alive, cost_of)
 
@@ -227,17 +227,17 @@ _Row = tuple[Any, ...]
 def _rows(
     db: Connection, limit: int | None, status: str | None, text: str | None, thread: str | None
 ) -> Iterator[_Row]:
-    """The rows of the newest runs that may be wanted. The order of `id` is that of beginning."""
+    """The rows of the newest runs that may match. Runs are ordered by `id`, so by their start."""
     is_open = status in ("running", "interrupted")
     condition = "TRUE" if status is None else "status IS NULL" if is_open else "status = :status"
     if thread is not None:
         condition += " AND thread_id = :thread"
-    # Further conditions are checked later, so the limit holds for the found ones.
+    # Further conditions are checked later, and the limit counts only the runs that meet them.
     only = "LIMIT :limit" if limit is not None and not is_open and not text else ""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM runs WHERE {condition} ORDER BY id DESC {only}",
         {"status": status, "limit": limit, "thread": thread},
-    ).fetchall()  # all: an open cursor would keep what others write meanwhile from being seen
+    ).fetchall()  # all at once: with an open cursor, later reads would not see others' writes
     part = (text or "").casefold()
     for row in rows:
         if not part or any(part in each.casefold() for each in _searched(row)):
@@ -259,14 +259,14 @@ def _row(db: Connection, number: int) -> _Row | None:
 
 
 def _info(db: Connection, row: _Row, is_alive: IsAlive, cost_of: CostOf | None) -> RunInfo | None:
-    """What a row tells; `None` if its run was deleted meanwhile."""
+    """The info in a row; `None` if its run was deleted meanwhile."""
     status, process = row[5], row[-1]
     if status is None:
         if process is not None and is_alive(process):
             status = AgentStatus.RUNNING
         else:
-            # It may have ended since the row was read. Now that its process is gone, what the row
-            # says is final.
+            # It may have ended since the row was read. Now that its process is gone, the row is
+            # final.
             again = _row(db, row[0])
             if again is None:
                 return None
@@ -313,7 +313,7 @@ def calls_of(db: Connection, run_id: str) -> list[PricedCall] | None:
 
 
 def _text(value: str | bytes) -> str:
-    """A text; one with half a character in it is kept as bytes."""
+    """A text; one with a lone surrogate is stored as bytes."""
     return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
 
 
@@ -322,12 +322,12 @@ def _usage(counts: str | None) -> Usage:
 
 
 def _minute(at: float) -> datetime:
-    # Equal calls within a minute are priced once.
+    # To the minute, so that equal calls within a minute are priced once.
     return datetime.fromtimestamp(at, UTC).replace(second=0, microsecond=0)
 
 
 def _so_far(db: Connection, number: int) -> tuple[int, int, dict[str, Usage], float]:
-    """Of a run without an end: agents, tokens, usage by model, and seconds to its last record."""
+    """For a run without an end: agents, tokens, usage by model, seconds to its last record."""
     (agents,) = db.execute(
         "SELECT count(*) FROM ("
         "SELECT path FROM model_calls WHERE run = :run "
@@ -354,11 +354,11 @@ def _so_far(db: Connection, number: int) -> tuple[int, int, dict[str, Usage], fl
 
 
 def finished_run(db: Connection, run_id: str) -> tuple[AgentStatus, str, str | None] | None:
-    """How a run ended; `None` if it has not, or is not there.
+    """How a run ended; `None` if it has not ended or does not exist.
 
     Returns:
-        Its status, what its root said in the end, as `OrchestratorResult.final_response` has it,
-        and why it ended early.
+        Its status, its final text as in `OrchestratorResult.final_response`, and why it ended
+        early, `None` if it did not.
     """
     run = db.execute("SELECT id, status, error FROM runs WHERE run_id = ?", (run_id,)).fetchone()
     if run is None or run[1] is None:
@@ -370,9 +370,9 @@ def finished_run(db: Connection, run_id: str) -> tuple[AgentStatus, str, str | N
 
 
 def answer_kept(db: Connection, run_id: str, agent_id: str) -> tuple[str, float] | None:
-    """What an agent of a run answered, and when, in seconds since 1970.
+    """An agent's answer and its time, in seconds since 1970.
 
-    `None` if it has not: of the root, if the run has not ended.
+    `None` if it has not answered; for the root, if the run has not ended.
     """
     run = db.execute(
         "SELECT id, thread_id, started_at FROM runs WHERE run_id = ?", (run_id,)
@@ -400,7 +400,7 @@ class _End(NamedTuple):
 
 
 def _end_of(db: Connection, run: int, path: str) -> _End | None:
-    """The end of an agent; the newest one, if it has several."""
+    """The end of an agent; the newest one if it has several."""
     row = db.execute(
         "SELECT e.status, e.at_s, e.text, c.text, e.first, e.length FROM ends e "
         "LEFT JOIN model_calls c ON c.run = e.run AND c.path = e.path AND c.number = e.number "

@@ -1,8 +1,8 @@
 """The store's schema as numbered migrations, and the check that a file is ours.
 
-`PRAGMA application_id` says whose file it is, `PRAGMA user_version` how many migrations it has. A
-migration is never changed once it was released: a file of any earlier version is brought up to date
-by those that it lacks.
+`PRAGMA application_id` marks the file as ours, `PRAGMA user_version` is the number of its
+migrations. A migration is never changed after its release: a file of any earlier version is updated
+by the migrations that it lacks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FIRST = (
     )
     """,
     "CREATE INDEX runs_by_time ON runs (started_at)",
-    # Each message, system prompt and list of tools of a run once.
+    # Each message, system prompt and list of tools of a run, once.
     """
     CREATE TABLE contents (
         run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -238,8 +238,8 @@ _SECOND = (
     """,
     "CREATE INDEX agents_by_name ON agent_metadata (name)",
     "CREATE INDEX agents_by_parent ON agent_metadata (parent_thread_id)",
-    # Messages that wait: to begin a run (`run`), or for the next turn of an agent at work
-    # (`notice`). One that began a run stays until the run's end was taken into its thread.
+    # Waiting messages: to begin a run (`run`), or for the next turn of a running agent (`notice`).
+    # A message that began a run stays until the run's end is in its thread.
     """
     CREATE TABLE queue (
         message INTEGER PRIMARY KEY REFERENCES messages (id) ON DELETE CASCADE,
@@ -263,7 +263,7 @@ _SECOND = (
         created_at REAL NOT NULL
     )
     """,
-    # From here on: the words of the memories.
+    # The rest is the full-text index of the memories.
     "CREATE VIRTUAL TABLE memories_text USING fts5 (text, content='memories', content_rowid='id')",
     """
     CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
@@ -282,8 +282,8 @@ _THIRD = (
     # Marks of the tasks that led to it (`agentnb.core.cycles.mark`), as JSON.
     "ALTER TABLE tasks ADD COLUMN above TEXT NOT NULL DEFAULT '[]'",
     "CREATE INDEX threads_by_process ON threads (process) WHERE process IS NOT NULL",
-    # Who worked last in the budget of a run that has assigned tasks, or in one below it. Only runs
-    # in whose budget no other stands are here.
+    # The process that last used the budget of a run that has assigned tasks, or one below it. Only
+    # the topmost run of each chain is here.
     """
     CREATE TABLE pots (
         run_id TEXT PRIMARY KEY,
@@ -295,7 +295,7 @@ _THIRD = (
 _FOURTH = (
     # The number of the first task that the root asks for; 0 in runs from before it was kept.
     "ALTER TABLE runs ADD COLUMN first_child INTEGER NOT NULL DEFAULT 0",
-    # What went wrong while the stream of a whole reply was closed.
+    # The error in closing the stream of a complete reply.
     "ALTER TABLE model_calls ADD COLUMN not_closed TEXT",
     # Place among the agent's tool calls in the order in which they ended; 0 while it is open.
     "ALTER TABLE tool_calls ADD COLUMN ended INTEGER NOT NULL DEFAULT 0",
@@ -313,13 +313,13 @@ class NotOurs(ValueError):
 
 
 def version_of(db: sqlite3.Connection) -> int:
-    """How many migrations a file has; 0 for an empty one. Changes nothing.
+    """The number of migrations of a file; 0 for an empty one. Changes nothing.
 
     Raises:
         NotOurs: It is another program's database, or of a newer version.
-        sqlite3.Error: It is no database, or damaged.
+        sqlite3.Error: It is not a database, or damaged.
     """
-    # In one transaction: another process may make the file just now.
+    # In one transaction: another process may be creating the file right now.
     is_own = not db.in_transaction
     if is_own:
         db.execute("BEGIN")
@@ -350,19 +350,19 @@ def _has_search(db: sqlite3.Connection) -> bool:
 
 
 def migrate(db: sqlite3.Connection, *, needs_search: bool = True) -> None:
-    """Bring a file up to date, in one transaction. Another process may do so at the same time.
+    """Update a file in one transaction. Another process may do so at the same time.
 
     Args:
-        db: In no transaction.
-        needs_search: Whether an SQLite without full-text search is an error; else the file has none
-            then.
+        db: A connection that is not in a transaction.
+        needs_search: Whether an SQLite without full-text search is an error; if not, the file then
+            has no full-text search.
     """
     if version_of(db) == VERSION:
         return
     db.execute("BEGIN")
     try:
-        # Only before the first table: pruning then gives space back without writing the file anew.
-        # In the transaction: else others would see a file that has a page, and no version.
+        # Must come before the first table; pruning can then free space without rewriting the file.
+        # In the transaction, since others would else see a file with a page and without a version.
         db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # locks the file
         for number, statements in enumerate(MIGRATIONS[version_of(db) :], version_of(db) + 1):

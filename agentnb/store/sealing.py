@@ -1,6 +1,6 @@
-"""A connection that writes no secrets, and no half characters.
+"""A connection that writes no secrets and no lone surrogates.
 
-What is bound to a statement is sealed here, so no function that writes a text needs to think of it.
+Values bound to a statement are sealed here, so functions that write texts need not do it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from agentnb.core.types import Role
 
 _KINDS: tuple[type[StrEnum], ...] = (AgentKind, MessageKind, Priority, Role, TaskStatus)
 _WORDS = {str(word) for kind in _KINDS for word in kind}
-"""Words of the schema, which are no secret, even if some variable has one as its value."""
+"""Words of the schema, which are not masked, even if a secret has the same value."""
 
 
 class SealingConnection(sqlite3.Connection):
-    """Masks secrets in what is bound, and replaces half characters, while it has `secrets`."""
+    """Masks secrets and replaces lone surrogates in bound values, if `secrets` is set."""
 
     secrets: Secrets | None = None
 

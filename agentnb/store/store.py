@@ -1,7 +1,7 @@
 """`Store`: one file of runs, as a session sees it.
 
-`store_at` returns one object for each file and process, whatever the number of sessions. Nothing
-is made on disk before the first `journal`; reading never makes or changes anything.
+`store_at` returns one object per file and process, whatever the number of sessions. Nothing is
+created on disk before the first `journal`; reading never creates or changes anything.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from agentnb.store.writer import Writer
 T = TypeVar("T")
 
 _FLUSH_S = 5.0
-"""How long a reader waits for what this process has not written yet, in seconds."""
+"""Seconds that a reader waits for what this process has not written yet."""
 
 _OF_DAMAGE = (
     ArithmeticError,
@@ -70,7 +70,7 @@ _OF_DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What reading raises if the file is a database, and its values are not what we wrote."""
+"""Errors of reading a file that is a database, but whose values are not what we wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,17 @@ class StoredRun:
 
     head: RunHead
     rows: list[Row]
-    """Its whole record. An interrupted run gets the ends that it did not come to."""
+    """The whole record. In an interrupted run, the missing ends are added."""
     whole_tool_calls: dict[tuple[str, int], ToolCallRecord]
     """By agent id and number: the tool calls whose events are cut."""
     info: RunInfo
 
 
 class Store:
-    """The runs in one file. Safe from any thread. `store_at` makes it.
+    """The runs in one file. Safe from any thread. Use `store_at` to get one.
 
     Args:
-        path: The file, without links.
+        path: The file, with links resolved.
     """
 
     def __init__(self, path: Path) -> None:
@@ -110,9 +110,9 @@ class Store:
     # -- writing ----------------------------------------------------------------------------------
 
     def journal(self) -> SqliteJournal:
-        """The journal of one run. The first call makes the file, or opens it, and waits for that.
+        """The journal of one run. The first call creates or opens the file, and waits for that.
 
-        Never raises: with `trouble` the journal keeps nothing, and its commits return at once.
+        Never raises: with `trouble` the journal stores nothing, and its commits return at once.
         """
         writer = self.open()
         self._claim_again(writer)
@@ -120,19 +120,19 @@ class Store:
         return SqliteJournal(writer, version=version)
 
     def open(self) -> Writer:
-        """Make the file, or open it, and wait for that. Never raises: see `trouble`."""
+        """Create or open the file, and wait for that. Never raises: see `trouble`."""
         writer = self._writer or self._new_writer()
         writer.open()
         return writer
 
     def claim(self, run: str, *, may_be_exhausted: bool = False) -> str:
-        """Take a run whose process died, to recover it here. Blocks until that is on disk.
+        """Claim a run whose process died, to recover it here. Blocks until that is on disk.
 
-        Until `HeldJournal.let_go` its record stays as it is, and the next process can take the run
-        if this one dies; `give_up` leaves it to others, too.
+        Until `HeldJournal.let_go` its record is unchanged, and if this process dies, another one
+        can claim the run; so it can after `give_up`.
 
         Args:
-            run: Its id, or the beginning of it.
+            run: The run's id, or the beginning of it.
             may_be_exhausted: See `agentnb.store.claims.claim`.
 
         Returns:
@@ -142,7 +142,7 @@ class Store:
             ValueError: `run` is not a text.
             NoSuchRun: The run does not exist.
             AmbiguousRun: Several ids begin like this.
-            CannotRecover: It goes on, has ended, or was cancelled.
+            CannotRecover: The run is still running, has ended, or was cancelled.
             StoreTrouble: The file cannot be written.
         """
         check_id(run)
@@ -161,7 +161,7 @@ class Store:
         )
 
     def give_up(self, run_id: str) -> None:
-        """Leave a run that was claimed and not begun again: it is interrupted, as before. Blocks.
+        """Release a claimed run that was not started again: it is interrupted, as before. Blocks.
 
         Raises:
             StoreTrouble: The file cannot be written.
@@ -171,37 +171,37 @@ class Store:
         transactions.do(lambda db: claims.give_up(db, run_id, process=process))
 
     def transactions(self) -> Transactions:
-        """The threads and tasks in the file. The first transaction makes the file, or opens it."""
+        """The threads and tasks in the file. The first transaction creates or opens the file."""
         return _FileTransactions(self)
 
     def _claim_again(self, writer: Writer) -> None:
-        """Claim our number once more."""
+        """Claim our process number again, in case the lock was dropped."""
         if writer.process:
-            # Code in this process that opened and closed the file of locks has dropped ours.
+            # If code in this process opened and closed the file of locks, ours were dropped.
             with suppress(OSError):
                 self._alive.claim(writer.process)
 
     def _new_writer(self) -> Writer:
         if self._pid != os.getpid():
-            # A fork of a process that had not opened the file; another of its threads may have had
-            # the guard.
+            # A fork of a process that had not opened the file; another thread of that process may
+            # have held the guard.
             self._pid, self._guard = os.getpid(), threading.Lock()
         with self._guard:
             if self._writer is None:
-                with suppress(OSError):  # then the file cannot be opened, and the writer says why
+                with suppress(OSError):  # the file then cannot be opened, and the writer says why
                     make_folder(self.path)
                 mode = self._journal_mode()
                 self._writer = Writer(self.path, journal_mode=mode, claim=self._alive.claim)
             return self._writer
 
     def _journal_mode(self) -> str:
-        # A write-ahead log needs memory that all its processes share.
+        # A write-ahead log needs memory that all processes share: not so on a network.
         return "DELETE" if is_network_home(self.path) else "WAL"
 
     def close(self) -> None:
-        """Write what is left and close the file; runs without an end are `interrupted` then.
+        """Write what is left and close the file; runs without an end are then `interrupted`.
 
-        The next `journal` opens it again. A second call does nothing, nor does one in a fork.
+        The next `journal` opens it again. A second call does nothing, nor does a call in a fork.
         """
         if self._pid != os.getpid():
             return
@@ -225,11 +225,11 @@ class Store:
         """The runs, newest first; none if there is no file yet.
 
         Args:
-            limit: At most so many; `None` for all.
+            limit: The most runs to list; `None` for all.
             status: Only runs with this status, such as `interrupted`.
             text: Only runs whose name, task or a tag contains this; case is ignored.
             thread: Only runs on the thread with this id.
-            pricing: Prices a run's calls when its `cost_usd` is asked for.
+            pricing: Prices a run's calls when its `cost_usd` is read.
 
         Raises:
             ValueError: An argument is wrong.
@@ -263,7 +263,7 @@ class Store:
             StoreTrouble: The file cannot be read.
         """
         info = self._found(run, pricing)[1]
-        # The status comes first: of an interrupted run all that there is can be read then.
+        # The status is read first: if it is `interrupted`, the record is complete by now.
         with self._in_words():
             kept = load(self.path, info.id)
             interrupted = info.status is AgentStatus.INTERRUPTED
@@ -274,14 +274,14 @@ class Store:
     def row_answers(
         self, name: str, task: str, *, schema: Mapping[str, Any] | None, most: int
     ) -> list[dict[str, list[ReusedAnswer]]]:
-        """See `agentnb.store.row_answers`; none if there is no file yet.
+        """See `agentnb.store.row_answers`; empty if there is no file yet.
 
         Raises:
             StoreTrouble: The file cannot be read.
         """
         if not self._is_there():
             return []
-        mask = known_secrets().mask  # as the texts were written
+        mask = known_secrets().mask  # the stored texts are masked, too
         typed = mask(schema_text(schema))
         with self._reading() as db:
             return list(row_answers(db, mask(name), mask(task), schema=typed, most=most))
@@ -291,7 +291,7 @@ class Store:
         return size_bytes(self.path)
 
     def _found(self, run: str, pricing: Pricing | None = None) -> tuple[int, RunInfo]:
-        """Number and info of the run with this id, or beginning of one."""
+        """Number and info of the run with this id, or whose id begins with it."""
         check_id(run)
         if not self._is_there():
             raise NoSuchRun(run)
@@ -313,16 +313,16 @@ class Store:
     # -- upkeep -----------------------------------------------------------------------------------
 
     def delete(self, run: str) -> None:
-        """Delete a run with everything stored about it. The file then has none of its text.
+        """Delete a run with everything stored about it. None of its text is left in the file.
 
         Args:
-            run: Its id, or the beginning of it.
+            run: The run's id, or the beginning of it.
 
         Raises:
             ValueError: `run` is not a text.
             NoSuchRun: The run does not exist.
             AmbiguousRun: Several ids begin like this.
-            RunGoesOn: It has not ended, here or in another process.
+            RunGoesOn: The run is still running, here or in another process.
             StoreTrouble: The file cannot be written.
         """
         number, _ = self._found(run)
@@ -332,7 +332,7 @@ class Store:
             _give_back(db)
 
     def prune(self, older_than: str | timedelta = "30d") -> Pruned:
-        """Delete the runs that ended long ago, but none that goes on, and shrink the file.
+        """Delete the runs that ended long ago, and shrink the file. Running runs are kept.
 
         Args:
             older_than: Hours, days or weeks, such as `12h`, `30d`, `4w`; or a `timedelta`.
@@ -354,17 +354,17 @@ class Store:
     # -- the file ---------------------------------------------------------------------------------
 
     def _is_there(self) -> bool:
-        """Whether there is a file with something in it; true if that cannot be known."""
+        """Whether there is a file that is not empty; true if that cannot be known."""
         undo_half_written(self.path)
         try:
             return self.path.stat().st_size > 0
         except (FileNotFoundError, NotADirectoryError):
             return False
-        except OSError:  # to open it tells why
+        except OSError:  # opening the file will say why
             return True
 
     def _flush(self) -> None:
-        """Wait until all that this process was handed so far is in the file."""
+        """Wait until everything that this process queued so far is in the file."""
         if self._writer is not None:
             self._writer.flush(_FLUSH_S)
 
@@ -386,7 +386,7 @@ class Store:
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
-        """Raise whatever a file does to its reader as one of our errors."""
+        """Within the block, raise any error of reading a file as one of ours."""
         try:
             yield
         except AgentnbError:
@@ -427,9 +427,9 @@ class _FileTransactions:
 
     def watch(self) -> Watch:
         """See `Transactions`."""
-        from agentnb.store.watch import FileWatch  # for live views only
+        from agentnb.store.watch import FileWatch  # only live views need it
 
-        self._store.open()  # there is a file then
+        self._store.open()  # so that there is a file
         return FileWatch(self._store.path)
 
     def _writer(self) -> Writer:
@@ -440,19 +440,19 @@ def _give_back(db: sqlite3.Connection) -> None:
     try:
         give_back(db)
     except sqlite3.Error as error:
-        if not is_busy(error):  # others are writing: the next time frees the rest
+        if not is_busy(error):  # if others are writing, the next call frees the rest
             raise
 
 
 def _cut_in(
     rows: list[Row], told: int, journal: RunJournal
 ) -> dict[tuple[str, int], ToolCallRecord]:
-    """The tool calls that are cut in rows which a reader added, by agent id and place.
+    """The tool calls that are cut in the rows which a reader added, by agent id and place.
 
     Args:
         rows: All rows.
-        told: How many of them were kept; the rest was added.
-        journal: Has the calls whole.
+        told: How many of them were stored; the rest was added.
+        journal: The run's journal, which has the whole calls.
     """
     found: dict[tuple[str, int], ToolCallRecord] = {}
     if told == len(rows):
@@ -476,19 +476,16 @@ def _cut_in(
     return found
 
 
-# -- one for each file and process ----------------------------------------------------------------
+# -- one per file and process ---------------------------------------------------------------------
 
 _stores: dict[str, Store] = {}
-"""These outlive a fork. SQLite takes what the parent has open for the child's own and then locks
-nothing, so a child must not write to such a file: the parent's writer tells it so."""
+"""They survive a fork. SQLite in the child takes the parent's open file for its own and then locks
+nothing, so a child must not write to such a file: the parent's writer refuses it."""
 _lock = threading.Lock()
 
 
 def store_at(path: Path) -> Store:
-    """The store of a file: the same object for all that use it in this process.
-
-    Opens nothing.
-    """
+    """The store of a file: one object for all users in this process. Opens nothing."""
     real = os.path.realpath(path)
     with _lock:
         if real not in _stores:
@@ -498,7 +495,7 @@ def store_at(path: Path) -> Store:
 
 def _renew_after_fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread of the parent may have had it
+    _lock = threading.Lock()  # another thread of the parent may have held it
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""What the beginning and the end of a run do to the task that it works on.
+"""Effects of the beginning and the end of a run on the task that it works on.
 
 All functions work within their caller's transaction.
 """
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 LONGEST_NOTE = 500
-"""Characters of an answer that become a note."""
+"""Most characters of an answer that become a note."""
 
 OVER = (TaskStatus.COMPLETED, TaskStatus.ARCHIVED)
-"""Statuses of a task that is over: it starts only if it is assigned again."""
+"""Statuses of a finished task: it starts only if it is assigned again."""
 
 
 def begin_work(db: Connection, task: int, thread_id: str, *, now: float) -> None:
-    """An agent begins to work on a task.
+    """Record that an agent begins to work on a task.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         task: `tasks.number`.
         thread_id: The agent's thread.
         now: Seconds since 1970.
@@ -55,19 +55,19 @@ def end_work(
     reason: str,
     now: float,
 ) -> None:
-    """An agent's run on a task has ended: only `task_complete` completes a task.
+    """Record that an agent's run on a task has ended. This does not complete the task.
 
-    The beginning of an answer becomes a note. A run that did not complete blocks the task, with the
-    reason as a note.
+    Only `task_complete` does. The beginning of the answer becomes a note. A run that did not
+    complete blocks the task, with the reason as a note.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         task: `tasks.number`.
         thread_id: The agent's thread.
-        status: How the run ended.
-        answer: What it answered.
-        reason: Why it did not complete.
-        now: Seconds since 1970.
+        status: The run's status.
+        answer: The run's answer.
+        reason: Why the run did not complete.
+        now: The time in seconds since 1970.
     """
     set_current_task(db, thread_id, None)
     row = db.execute("SELECT status FROM tasks WHERE number = ?", (task,)).fetchone()
@@ -83,7 +83,7 @@ def end_work(
 def mark_done(db: Connection, call: ToolCallId, task_id: str) -> None:
     """Mark a change with the tool call that made it, in the change's own transaction.
 
-    Nothing happens for a run that the store does not keep.
+    Does nothing for a run that the store does not have.
     """
     db.execute(
         "INSERT OR REPLACE INTO verdicts (run, path, number, kind, value) "
@@ -99,17 +99,17 @@ def mark_done(db: Connection, call: ToolCallId, task_id: str) -> None:
 
 
 def add_note(db: Connection, task: int, text: str, *, now: float) -> None:
-    """Note what became of a run on a task."""
+    """Add a note about a run to its task."""
     _add_note(db, task, text, None, now)
 
 
 def name_of(db: Connection, task: int | None, *, is_told: bool) -> str:
-    """The name, in a list of runs, of a run on a task, or of one that gets its completion.
+    """The name, in lists of runs, of a run on a task, or of a run that gets its completion.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         task: `tasks.number`; `None` for a run without a task.
-        is_told: Whether its agent is told that the task is completed.
+        is_told: Whether the run's message is the completion of the task.
     """
     row = db.execute("SELECT title FROM tasks WHERE number = ?", (task,)).fetchone()
     if row is None:
@@ -119,10 +119,10 @@ def name_of(db: Connection, task: int | None, *, is_told: bool) -> str:
 
 
 def marks_above(db: Connection, thread_id: str, task: int | None) -> frozenset[str]:
-    """Marks of the tasks that led to a run: a cycle repeats one of them.
+    """Marks of the tasks that led to a run; a cycle repeats one of them.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The thread of the run's root.
         task: `tasks.number` of the task that it works on.
     """
@@ -130,7 +130,7 @@ def marks_above(db: Connection, thread_id: str, task: int | None) -> frozenset[s
     return frozenset(each for prompt, above in found for each in (mark(prompt), *json.loads(above)))
 
 
-# The task itself, and those that the thread's agent and the agents above it were made for.
+# The task itself, and the tasks for which the thread's agent and its ancestors were created.
 _TASKS_ABOVE = """
     WITH RECURSIVE up (id) AS (
         SELECT :thread

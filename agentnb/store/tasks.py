@@ -1,7 +1,7 @@
 """The tasks of a session in a store, with their notes.
 
-All functions work within their caller's transaction (`agentnb.store.transactions`). What may be
-done with a task is decided in `agentnb.tasks`; the schema's constraints hold in any case.
+All functions work within their caller's transaction (`agentnb.store.transactions`). `agentnb.tasks`
+decides what may be done with a task; the constraints of the schema apply in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskRow:
-    """A task, and what only the store knows of it."""
+    """A task with the columns that only the store needs."""
 
     number: int
     """`tasks.number`."""
@@ -31,13 +31,13 @@ class TaskRow:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The message that gives a task to an agent, while it is in that agent's queue."""
+    """The message that assigns a task to an agent, while it is in that agent's queue."""
 
     message: int
     """`messages.id`."""
     thread_id: str
     run_id: str | None
-    """Its run; `None` while it waits."""
+    """The run that it began; `None` while it waits."""
 
 
 def add_task(
@@ -53,13 +53,13 @@ def add_task(
     """Add an unassigned task. Returns `tasks.number`.
 
     Args:
-        db: In a transaction.
-        session_id: The session. Its next number is taken, so that no other process gets the same.
-        title: Not blank.
-        prompt: What is to be done.
-        priority: How urgent it is.
-        created_by: The thread of the agent that creates it.
-        now: Seconds since 1970.
+        db: A connection in a transaction.
+        session_id: The session. Takes its next number, so that no other process gets the same one.
+        title: The title, not blank.
+        prompt: What to do.
+        priority: How urgent the task is.
+        created_by: The thread of the agent that creates it; `None` for a person.
+        now: The time in seconds since 1970.
     """
     (next_task,) = db.execute(
         "SELECT next_task FROM threads WHERE id = ?", (session_id,)
@@ -114,7 +114,7 @@ def set_assigned(
         db: In a transaction.
         number: `tasks.number`.
         thread_id: The thread of the agent.
-        pot: The run whose budget contains its work.
+        pot: The run whose budget contains the work on it; `None` for none.
         above: Marks of the tasks that led to it.
         now: Seconds since 1970.
     """
@@ -150,13 +150,13 @@ _TASKS = (
 
 
 def find_task(db: Connection, session_id: str, task_id: str) -> TaskRow | None:
-    """A task by its id; `None` if the session has none with it."""
+    """The session's task with this id; `None` if there is none."""
     row = db.execute(_TASKS + "WHERE session_id = ? AND id = ?", (session_id, task_id)).fetchone()
     return None if row is None else _row(db, row)
 
 
 def task_of(db: Connection, number: int) -> TaskRow:
-    """The task with a number (`tasks.number`), which must be there."""
+    """The task with a number (`tasks.number`), which must exist."""
     return _row(db, db.execute(_TASKS + "WHERE number = ?", (number,)).fetchone())
 
 
@@ -236,7 +236,7 @@ def _task(row: Sequence[Any], notes: Iterable[TaskNote]) -> Task:
 
 
 def expect_work(db: Connection, thread_id: str, title: str) -> None:
-    """Set what an agent works on, if nothing is before that in its queue."""
+    """Set an agent's current task, if nothing precedes it in the agent's queue."""
     db.execute(
         "UPDATE agent_metadata SET current_task = :title WHERE thread_id = :thread "
         "AND NOT EXISTS (SELECT 1 FROM queue WHERE thread_id = :thread)",
@@ -245,14 +245,14 @@ def expect_work(db: Connection, thread_id: str, title: str) -> None:
 
 
 def expect_no_work(db: Connection, row: TaskRow, thread_id: str) -> None:
-    """Clear what an agent works on, if that is this task.
+    """Clear an agent's current task, if it is this one.
 
     Args:
         db: In a transaction.
         row: The task.
         thread_id: The thread of the agent.
     """
-    # Titles are not unique: it may be at work on another task with the same one.
+    # Titles are not unique: the agent may work on another task with the same title.
     db.execute(
         "UPDATE agent_metadata SET current_task = NULL "
         "WHERE thread_id = :thread AND current_task = :title AND NOT EXISTS ("

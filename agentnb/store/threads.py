@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class ThreadRow(NamedTuple):
-    """A thread as it is listed: all of it but its messages.
+    """A thread in a list: everything except its messages.
 
-    A session may list thousands, so this is the row as it is stored, and values are made of it only
-    when they are asked for.
+    A session may list thousands, so this is the stored row, and values are computed only when they
+    are read.
     """
 
     id: str
@@ -32,15 +32,15 @@ class ThreadRow(NamedTuple):
     forked_from: str | None
     created_s: float
     process: int | None
-    """The process at work on it."""
+    """The process that works on it; `None` for none."""
     run_id: str | None
     """Its newest run."""
     queued: int
-    """Messages that wait for a run."""
+    """Number of messages that wait for a run."""
     title: str
     """The beginning of its first message."""
     agent_name: str | None
-    """As what follows, `None` for a thread without metadata."""
+    """Like the following fields, `None` for a thread without metadata."""
     agent_provider: str
     agent_model: str
     agent_kind: str
@@ -52,12 +52,12 @@ class ThreadRow(NamedTuple):
 
     @property
     def created_at(self) -> datetime:
-        """When it was made, in UTC."""
+        """The time of its creation, in UTC."""
         return time_of(self.created_s)
 
     @property
     def metadata(self) -> AgentMetadata | None:
-        """What is known of its agent beside the conversation."""
+        """The data of its agent; `None` for a thread without an agent."""
         if self.agent_name is None:
             return None
         return AgentMetadata(
@@ -75,14 +75,14 @@ class ThreadRow(NamedTuple):
 
 
 _TITLE_LENGTH = 200
-"""Characters of a thread's first message in a list of threads."""
+"""Most characters of a thread's first message in a list of threads."""
 
 
 class ThreadAtWork(AgentnbError, ValueError):
-    """A thread that was to be deleted, or one below it, has an agent at work.
+    """A thread cannot be deleted: a run works on it, or on a thread below it.
 
     Args:
-        thread: The thread at work.
+        thread: The thread on which a run works.
     """
 
     def __init__(self, thread: str) -> None:
@@ -94,7 +94,7 @@ class ThreadAtWork(AgentnbError, ValueError):
 
 
 def time_of(seconds: float) -> datetime:
-    """A time of the store as a value."""
+    """A stored time, in seconds since 1970, as a value in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
@@ -102,7 +102,7 @@ def time_of(seconds: float) -> datetime:
 
 
 def open_session(db: Connection, session_id: str, *, now: float) -> None:
-    """Have a row for a session's own thread."""
+    """Ensure that there is a row for a session's own thread."""
     db.execute(
         "INSERT OR IGNORE INTO threads (id, session_id, created_at) VALUES (?, ?, ?)",
         (session_id, session_id, now),
@@ -118,7 +118,7 @@ def has_session(db: Connection, session_id: str) -> bool:
 
 
 def last_session(db: Connection) -> str | None:
-    """The session that was made last."""
+    """The id of the newest session; `None` if there is none."""
     found = db.execute(
         "SELECT id FROM threads WHERE session_id = id ORDER BY created_at DESC, rowid DESC LIMIT 1"
     ).fetchone()
@@ -138,7 +138,7 @@ def new_thread(
     forked_from: str | None = None,
     next_child: int = 1,
 ) -> None:
-    """Add a thread. Its session and its parent must be there."""
+    """Add a thread. Its session and its parent must exist."""
     db.execute(
         "INSERT INTO threads (id, session_id, parent_id, forked_from, next_child, created_at) "
         "VALUES (?, ?, ?, ?, ?, ?)",
@@ -147,12 +147,12 @@ def new_thread(
 
 
 def take_child(db: Connection, thread_id: str, *, at_least: int = 1) -> int:
-    """The number of a thread's next child, which no other gets from now on.
+    """Take the number of a thread's next child, so that no other child gets it.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The parent.
-        at_least: The next number that a run at work on it in this process would give.
+        at_least: The next number that a run working on it in this process would assign.
     """
     row = db.execute("SELECT next_child FROM threads WHERE id = ?", (thread_id,)).fetchone()
     if row is None:
@@ -180,7 +180,7 @@ _ROWS = """
 
 
 def thread_row(db: Connection, thread_id: str) -> ThreadRow | None:
-    """One thread; `None` if there is none with this id."""
+    """The thread with this id; `None` if there is none."""
     row = db.execute(_ROWS + "WHERE t.id = ?", (thread_id,)).fetchone()
     return None if row is None else ThreadRow._make(row)
 
@@ -194,13 +194,13 @@ def list_threads(db: Connection, session_id: str) -> list[ThreadRow]:
 
 
 def children_of(db: Connection, thread_id: str) -> list[ThreadRow]:
-    """A thread's children, in the order in which they were made."""
+    """A thread's children, in the order of their creation."""
     found = db.execute(_ROWS + "WHERE t.parent_id = ? ORDER BY t.created_at, t.rowid", (thread_id,))
     return [*map(ThreadRow._make, found)]
 
 
 def last_spoken_to(db: Connection, session_id: str) -> str | None:
-    """The thread of a session to which a person has sent a message last."""
+    """The thread of a session to which a person sent the last message; `None` without messages."""
     found = db.execute(
         "SELECT m.thread_id FROM messages m JOIN threads t ON t.id = m.thread_id "
         "WHERE t.session_id = ? AND m.role = 'user' AND m.kind = 'message' AND m.author IS NULL "
@@ -211,15 +211,14 @@ def last_spoken_to(db: Connection, session_id: str) -> str | None:
 
 
 def fork(db: Connection, thread_id: str, new_id: str, *, at: int | None, now: float) -> None:
-    """Add a thread that begins with another one's conversation.
+    """Add a thread that starts with another one's conversation.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The other thread.
-        new_id: The id of the new one, which stands at the top of the same session.
-        at: How many messages it begins with; none for 0. When left out, all up to the end of the
-            last turn.
-        now: Seconds since 1970.
+        new_id: The id of the new thread, which is at the top level of the same session.
+        at: How many messages it starts with; `None` for all up to the end of the last turn.
+        now: The time in seconds since 1970.
 
     Raises:
         NoSuchThread: The thread does not exist.
@@ -259,11 +258,11 @@ def fork(db: Connection, thread_id: str, new_id: str, *, at: int | None, now: fl
 
 
 def _ends_of_turns(messages: Sequence[tuple[str, str | None]], open_runs: set[str]) -> list[int]:
-    """After how many messages no turn is cut in two: 0, and where turns end.
+    """The numbers of messages after which no turn is cut in two: 0, and the ends of all turns.
 
     Args:
-        messages: Role and run of each, in order.
-        open_runs: Runs that have not ended.
+        messages: Role and run of each message, in order.
+        open_runs: The runs that have not ended.
     """
     last = {run: number for number, (_, run) in enumerate(messages, 1) if run is not None}
     last |= dict.fromkeys(open_runs & last.keys(), len(messages) + 1)
@@ -292,11 +291,12 @@ def _no_end(at: object, count: int, ends: Sequence[int]) -> str:
 def delete(db: Connection, thread_id: str, *, is_alive: Callable[[int], bool]) -> None:
     """Delete a thread with its messages, its agent's metadata and the threads below it.
 
-    A session's own thread goes with all threads and tasks of the session. Runs and memories stay.
+    Deleting a session's own thread deletes all threads and tasks of the session. Runs and memories
+    stay.
 
     Raises:
         NoSuchThread: The thread does not exist.
-        ThreadAtWork: An agent is at work on one of them.
+        ThreadAtWork: A run works on one of them.
     """
     if not has_thread(db, thread_id):
         raise NoSuchThread(thread_id)
@@ -309,7 +309,7 @@ def delete(db: Connection, thread_id: str, *, is_alive: Callable[[int], bool]) -
     for thread, process in at_work:
         if is_alive(process):
             raise ThreadAtWork(thread)
-    # Deleted text is overwritten in the file, not just left there as free space.
+    # Deleted text is overwritten in the file, not just left in free space.
     (before,) = db.execute("PRAGMA secure_delete").fetchone()
     db.execute("PRAGMA secure_delete = ON").fetchall()
     db.execute("DELETE FROM threads WHERE id = ?", (thread_id,))
@@ -333,19 +333,20 @@ def add_metadata(
     parent_thread_id: str | None = None,
     current_task: str | None = None,
 ) -> None:
-    """Add what is known of a thread's agent.
+    """Add the data of a thread's agent.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The agent's thread.
-        name: Another agent of the session with it gets `-2`, `-3` and so on behind it.
+        name: The agent's name. If another agent of the session has it, `-2`, `-3` and so on is
+            appended.
         provider: The provider's name.
         model: The model's name, without the provider.
-        kind: Whether the agent stays.
-        now: Seconds since 1970.
-        profile: The name of its profile.
-        created_for_task: `tasks.number`.
-        parent_thread_id: The thread of the agent, or of the session, that made it.
+        kind: Whether the agent is persistent.
+        now: The time in seconds since 1970.
+        profile: The name of its profile; empty for none.
+        created_for_task: `tasks.number` of the task that it was created for.
+        parent_thread_id: The thread of the agent, or of the session, that created it.
         current_task: The title of the task that it works on.
     """
     db.execute(
@@ -383,14 +384,14 @@ def _free_name(db: Connection, thread_id: str, name: str) -> str:
 
 
 def set_current_task(db: Connection, thread_id: str, title: str | None) -> None:
-    """Set what a thread's agent works on. Nothing happens if it has no metadata."""
+    """Set the current task of a thread's agent. Does nothing if it has no metadata."""
     db.execute("UPDATE agent_metadata SET current_task = ? WHERE thread_id = ?", (title, thread_id))
 
 
 def list_agents(
     db: Connection, session_id: str, kind: AgentKind | None = None
 ) -> list[AgentMetadata]:
-    """The agents of a session that have metadata, in the order in which they were made."""
+    """The agents of a session that have metadata, in the order of their creation."""
     found = db.execute(
         _ROWS + "WHERE t.session_id = ? AND m.thread_id IS NOT NULL "
         "AND (? IS NULL OR m.kind = ?) ORDER BY m.created_at, t.rowid",
@@ -403,7 +404,7 @@ def list_agents(
 # -- messages -------------------------------------------------------------------------------------
 
 
-# A look into a table takes a tenth of the time of `Role(…)`, and conversations are long.
+# A dictionary takes a tenth of the time of `Role(…)`, and conversations are long.
 _ROLES = {str(role): role for role in Role}
 _MESSAGE_KINDS = {str(kind): kind for kind in MessageKind}
 
@@ -425,13 +426,13 @@ def add_message(
     Args:
         db: In a transaction.
         thread_id: The thread.
-        role: Who speaks.
+        role: The author's role.
         content: The text.
-        now: Seconds since 1970.
+        now: The time in seconds since 1970.
         kind: The reason for the message.
         author: The thread of the agent that wrote it.
-        run_id: Its run.
-        is_queued: Whether it gets its place in the conversation later, by `place_message`.
+        run_id: The message's run.
+        is_queued: Whether it gets its place in the conversation later, from `place_message`.
     """
     message = db.execute(
         "INSERT INTO messages (thread_id, role, kind, content, author, run_id, created_at) "
@@ -449,7 +450,7 @@ def add_message(
 
 
 def place_message(db: Connection, message: int, run_id: str | None) -> None:
-    """Give a queued message its place in its conversation. One that has a place keeps it."""
+    """Give a queued message its place in its conversation. A message with a place keeps it."""
     db.execute(
         "UPDATE messages SET run_id = :run, place = coalesce(place, 1 + coalesce("
         "(SELECT max(place) FROM messages m WHERE m.thread_id = messages.thread_id), 0)) "
@@ -468,17 +469,17 @@ def take_place(db: Connection, message: int) -> None:
         "SELECT id FROM messages WHERE thread_id = ? AND place > ? ORDER BY place",
         (thread_id, place),
     ).fetchall()
-    for each in behind:  # one by one: no two have the same place at any time
+    for each in behind:  # one by one, so that no two ever have the same place
         db.execute("UPDATE messages SET place = place - 1 WHERE id = ?", each)
 
 
 def messages_of(db: Connection, thread_id: str, *, is_placed: bool = False) -> list[ThreadMessage]:
-    """A thread's conversation in order; behind it the messages that are queued.
+    """A thread's conversation in order, followed by the queued messages.
 
     Args:
-        db: In a transaction.
+        db: A connection in a transaction.
         thread_id: The thread.
-        is_placed: Whether to leave out the queued ones.
+        is_placed: Whether to leave out the queued messages.
     """
     found = db.execute(
         "SELECT role, content, kind, author, run_id, created_at FROM messages "

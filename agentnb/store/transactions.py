@@ -1,7 +1,7 @@
 """Work on the threads and tasks of a session, one transaction each.
 
-In a file it is done by the one thread that writes to it, after all that runs handed over before.
-Without a file the same tables are in memory, so threads and tasks work the same way there.
+With a file, its one writer thread does the work, after everything that runs queued before. Without
+a file, the same tables are in memory, so threads and tasks work the same way.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from agentnb.store.sealing import SealingConnection
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
-"""What is done in a transaction, with foreign keys on. It may be called again: the last call
-counts. It must not commit."""
+"""Work to do in a transaction, with foreign keys on. It must not commit. It may be called several
+times; only the last call counts."""
 
 
 class Transactions(Protocol):
-    """The database that a session's threads and tasks are in. Safe from any thread.
+    """The database of a session's threads and tasks. Safe from any thread.
 
-    What is bound to a statement there is sealed first (`agentnb.store.sealing`).
+    Values bound to its statements are sealed first (`agentnb.store.sealing`).
     """
 
     @property
     def process(self) -> int:
-        """The number of this process there (`processes.id`). The first look may open the file.
+        """The number of this process (`processes.id`). The first access may open the file.
 
         Raises:
             StoreTrouble: The file cannot be written.
@@ -42,7 +42,7 @@ class Transactions(Protocol):
     def do(self, work: Work[T]) -> T:
         """Do some work in one transaction, and block until it is on disk.
 
-        What the work raises undoes it, and is raised here.
+        If the work raises an error, it is undone, and the error is raised here.
 
         Raises:
             StoreTrouble: The file cannot be written. Nothing was changed.
@@ -50,15 +50,15 @@ class Transactions(Protocol):
         ...
 
     async def done(self, work: Work[T]) -> T:
-        """The same, awaited. A cancel meanwhile does not undo it."""
+        """Like `do`, awaited. A cancel meanwhile does not undo the work."""
         ...
 
     def is_alive(self, process: int) -> bool:
-        """Whether a process lives; true if that cannot be known."""
+        """Whether a process is alive; true if that cannot be known."""
         ...
 
     def watch(self) -> Watch:
-        """Begin to watch the database for changes, of this process and of others.
+        """Begin to watch the database for changes by this process and by others.
 
         Raises:
             StoreTrouble: The file cannot be read.
@@ -67,10 +67,10 @@ class Transactions(Protocol):
 
 
 class Watch(Protocol):
-    """Reads a database again and again, beside those who write. By one thread at a time."""
+    """Reads a database repeatedly while others write. For one thread at a time."""
 
     def changes(self) -> int:
-        """A number that differs after any change of the database. Costs next to nothing.
+        """A number that differs after any change of the database. Takes almost no time.
 
         Raises:
             StoreTrouble: The file cannot be read any more.
@@ -78,7 +78,7 @@ class Watch(Protocol):
         ...
 
     def read(self, work: Work[T]) -> T:
-        """Do some work that only reads, on one state of the database.
+        """Do some work that only reads, in one consistent state of the database.
 
         Raises:
             StoreTrouble: The file cannot be read any more.
@@ -86,7 +86,7 @@ class Watch(Protocol):
         ...
 
     def close(self) -> None:
-        """End it. A second call does nothing."""
+        """End the watch. A second call does nothing."""
         ...
 
 
@@ -99,7 +99,7 @@ class MemoryTransactions:
         self._db = sqlite3.connect(
             ":memory:", isolation_level=None, check_same_thread=False, factory=SealingConnection
         )
-        self._db.secrets = Secrets({})  # nothing is written down: only half characters go
+        self._db.secrets = Secrets({})  # nothing reaches a disk: only lone surrogates are replaced
         self._lock = threading.Lock()
         migrate(self._db, needs_search=False)
         self._db.execute("PRAGMA foreign_keys = ON")
@@ -122,7 +122,7 @@ class MemoryTransactions:
             return value
 
     async def done(self, work: Work[T]) -> T:
-        """See `Transactions`. It takes microseconds, so it is done at once."""
+        """See `Transactions`. Done at once, since it takes microseconds."""
         value = self.do(work)
         await asyncio.sleep(0)
         return value
@@ -151,4 +151,4 @@ class _MemoryWatch:
         return self._transactions.do(work)
 
     def close(self) -> None:
-        """Do nothing: it has nothing of its own."""
+        """Do nothing: there is nothing to release."""

@@ -9,7 +9,7 @@ from agentnb.core.text import LONGEST_IN_ERROR, literal
 
 
 class RunIsThere(AgentnbError, ValueError):
-    """A run was to be kept in a store that has another one with its id.
+    """A run cannot be stored, because the store has another run with its id.
 
     Args:
         run_id: The id.

@@ -1,7 +1,7 @@
-"""Deletes runs from a store, gives their space back, and tells its size.
+"""Deletes runs from a store, frees their space, and computes the store's size.
 
-Each run is deleted whole, in a transaction of its own: another kernel that writes meanwhile waits
-for one run at most. A run whose process lives is never deleted.
+Each run is deleted whole, in its own transaction, so another kernel that writes meanwhile waits for
+one run at most. A run whose process is alive is never deleted.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _AGE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
 _PAGES = 1_000
-"""Pages given back in one transaction, so that another writer never waits long."""
+"""Pages freed in one transaction, so that another writer never waits long."""
 _BUSY_MS = 1_000
-"""How long the last step waits for those who read."""
+"""Milliseconds that the last step waits for readers."""
 
 
 class RunGoesOn(AgentnbError, ValueError):
-    """A run that was to be deleted has not ended.
+    """A run cannot be deleted because it has not ended.
 
     Args:
-        run: Its id, or the beginning, as it was given.
+        run: The run's id, or its beginning, as given.
     """
 
     def __init__(self, run: str) -> None:
@@ -49,8 +49,8 @@ class Pruned:
 
     runs: int
     bytes: int
-    """How much smaller the store is on disk. Less than was deleted if others were reading it: the
-    next time gives back the rest."""
+    """How much smaller the store is on disk. Less than was deleted if others were reading it; the
+    next call then frees the rest."""
 
 
 def age_s(older_than: str | timedelta) -> float:
@@ -60,7 +60,7 @@ def age_s(older_than: str | timedelta) -> float:
         older_than: Hours, days or weeks, such as `12h`, `30d`, `4w`; or a `timedelta`.
 
     Raises:
-        ValueError: It is something else, or below 0. (A plain number is: of what?)
+        ValueError: It is anything else, such as a number without a unit, or below 0.
     """
     if isinstance(older_than, timedelta) and older_than >= timedelta():
         return older_than.total_seconds()
@@ -82,15 +82,15 @@ def size_bytes(path: Path) -> int:
 
 
 def prune(db: Connection, *, ended_before: float, is_alive: IsAlive) -> int:
-    """Delete the runs that ended before a time, but for those that an agent or a task still needs.
+    """Delete the runs that ended before a time, except those that an agent or a task still needs.
 
     Args:
-        db: A connection that may write and is in no transaction, with foreign keys on.
-        ended_before: Seconds since 1970. An interrupted run ended with its last event.
-        is_alive: Tells which process lives.
+        db: A connection that may write, is not in a transaction, and has foreign keys on.
+        ended_before: The time in seconds since 1970. An interrupted run ended with its last event.
+        is_alive: Returns whether a process is alive.
 
     Returns:
-        How many were deleted.
+        The number of deleted runs.
     """
     numbers = db.execute(
         "SELECT id FROM runs WHERE started_at < :time AND started_at + coalesce("
@@ -109,8 +109,8 @@ def prune(db: Connection, *, ended_before: float, is_alive: IsAlive) -> int:
     )
 
 
-# A run of a persistent agent, of an agent with an open task, or one that the queue or an open task
-# names. Agents below the run's thread count as it does.
+# A run of a persistent agent or of an agent with an open task, or a run that the queue or an open
+# task names. Agents below the run's thread count like the thread itself.
 _NEEDED = """
     EXISTS (SELECT 1 FROM agent_metadata m
             WHERE m.thread_id = runs.thread_id AND m.kind = 'persistent')
@@ -125,24 +125,24 @@ _NEEDED = """
 
 
 def delete(db: Connection, number: int, *, is_alive: IsAlive) -> bool:
-    """Delete one run and all that was kept of it.
+    """Delete one run and everything stored of it.
 
     Args:
         db: As for `prune`.
         number: `runs.id`.
-        is_alive: Tells which process lives.
+        is_alive: Returns whether a process is alive.
 
     Returns:
-        False if the run goes on, or there is none with this number.
+        False if the run is still running, or there is none with this number.
     """
-    # Deleted text is overwritten in the file, not just left there as free space.
+    # Deleted text is overwritten in the file, not just left in free space.
     db.execute("PRAGMA secure_delete = ON").fetchall()
     db.execute("BEGIN IMMEDIATE")
     try:
         row = db.execute(_WRITER, {"run": number}).fetchone()
         may_delete = row is not None and (row[0] is None or not is_alive(row[0]))
         if may_delete:
-            # All else goes with it.
+            # Foreign keys delete everything else with the run.
             db.execute(
                 "DELETE FROM pots WHERE run_id = (SELECT run_id FROM runs WHERE id = ?)", (number,)
             )
@@ -155,7 +155,7 @@ def delete(db: Connection, number: int, *, is_alive: IsAlive) -> bool:
     return may_delete
 
 
-# The process that may still write to a run: none after the run's last event, which comes a commit
+# The process that may still write to a run: none after the run's last event, which comes one commit
 # after its status.
 _WRITER = """
     SELECT CASE WHEN EXISTS (SELECT 1 FROM events WHERE run = :run AND kind = 'run_finished')
@@ -165,11 +165,11 @@ _WRITER = """
 
 
 def give_back(db: Connection) -> None:
-    """Make the file as small as its content.
+    """Shrink the file to the size of its content.
 
     Args:
-        db: As for `prune`. Those who read at the moment keep the log from being emptied; what is
-            left then comes with the next time.
+        db: As for `prune`. Current readers keep the log from being emptied; the next call then
+            frees the rest.
     """
     while (free := _number(db, "freelist_count")) > 0:
         db.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()  # one step for each page

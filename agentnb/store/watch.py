@@ -1,6 +1,6 @@
-"""Watches a store's file for changes, of this process and of others, and reads it.
+"""Watches a store's file for changes by this process and by others, and reads it.
 
-It has a connection of its own: the thread that writes is not asked, so runs do not wait for it.
+It has its own connection and does not use the writer's thread, so runs do not wait for it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ T = TypeVar("T")
 
 
 class FileWatch:
-    """Implements `agentnb.store.transactions.Watch` for a file, which must be there.
+    """Implements `agentnb.store.transactions.Watch` for a file, which must exist.
 
     Args:
         path: The file.
 
     Raises:
-        StoreTrouble: It cannot be read.
+        StoreTrouble: The file cannot be read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,7 +39,7 @@ class FileWatch:
         return int(version)
 
     def read(self, work: Work[T]) -> T:
-        """Do some work that only reads, on one state of the file."""
+        """Do some work that only reads, in one consistent state of the file."""
         try:
             self._db.execute("BEGIN")
             try:
@@ -52,5 +52,5 @@ class FileWatch:
             raise trouble_of(self._path, error) from error
 
     def close(self) -> None:
-        """End it."""
+        """End the watch."""
         self._db.close()

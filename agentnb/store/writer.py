@@ -1,8 +1,8 @@
 """The one thread of a process that writes to a store's file.
 
-What runs hand over is queued. Whenever the thread is idle it writes all that came so far in one
-transaction, so commits gather only while it writes, and none waits for a timer. After the first
-failure that trying again cannot mend it writes nothing more, and commits return at once.
+Runs queue what is to be written. Whenever the thread is idle, it writes everything queued so far in
+one transaction: commits accumulate only while it writes, and none waits for a timer. After the
+first failure that a retry cannot mend, it writes nothing more, and commits return at once.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from agentnb.store.trouble import StoreTrouble
 T = TypeVar("T")
 
 _LAST_WAIT_S = 10.0
-"""How long the end of the interpreter waits for what is not written yet, in seconds."""
+"""Seconds that the interpreter's exit waits for what is not written yet."""
 _CHECKPOINT_PAGES = 4_000
-"""Pages in the WAL before they are copied into the file: a page that several transactions change
-is then copied once."""
+"""Pages in the WAL before they are copied into the file. With many, a page that several
+transactions change is copied only once."""
 
 
 _HAS_RUN = "SELECT 1 FROM runs WHERE id = ?"
 
 
 class _Call(Generic[T]):
-    """Work that someone waits for."""
+    """Work whose caller waits for its result."""
 
     def __init__(self, work: Work[T], waiter: threading.Event | asyncio.Future[None]) -> None:
         self._work = work
@@ -51,17 +51,17 @@ class _Call(Generic[T]):
         self._value: T
 
     def make(self, db: sqlite3.Connection) -> None:
-        """Do the work. Its own error is kept, and undoes the transaction."""
+        """Do the work. Its own error is kept for the caller, and undoes the transaction."""
         try:
             self._value = self._work(db)
         except BaseException as error:
-            # A wrong statement is the caller's, as is all else but a file that failed.
+            # All errors are the caller's, wrong statements included, except a failure of the file.
             if not isinstance(error, sqlite3.Error) or not is_of_file(error):
                 self.error = error
             raise
 
     def result(self) -> T:
-        """What the work returned, or raise what it raised."""
+        """Return what the work returned, or raise what it raised."""
         error, self.error = self.error, None
         if error is None:
             return self._value
@@ -72,24 +72,24 @@ class _Call(Generic[T]):
 
 
 class Encoder(Protocol):
-    """Makes rows of what a run hands over. Used on the writer's thread only."""
+    """Encodes what a run queues as rows. Used only on the writer's thread."""
 
     def open(self, db: sqlite3.Connection, process: int) -> None:
-        """Called in a transaction of its own before anything is taken, again if it failed."""
+        """Called in its own transaction before the first `take`; called again if that failed."""
         ...
 
     run: int
     """`runs.id`; 0 before `open` was called."""
     is_lost: bool
-    """Whether nothing is kept of the run any more: it was deleted, or another one has its id. Set
-    by `open`, too."""
+    """Whether nothing of the run is stored any more, because it was deleted or another run has its
+    id. `open` may set it, too."""
 
     def take(self, thing: Any, rows: Rows) -> None:
-        """Add the rows of something that the run handed over."""
+        """Add the rows of a thing that the run queued."""
         ...
 
     def finish(self, rows: Rows) -> None:
-        """Everything of this transaction was taken."""
+        """Add the last rows of this transaction, after all things of it were taken."""
         ...
 
 
@@ -97,7 +97,7 @@ class Writer:
     """Writes to one file, from a daemon thread that starts with the first `open`.
 
     Args:
-        path: The file. Its folder must be there.
+        path: The file. Its folder must exist.
         journal_mode: See `agentnb.store.database.open_to_write`.
         claim: Called with the number of this process (`processes.id`) before the transaction that
             adds it commits. If it returns false, another number is tried.
@@ -130,7 +130,7 @@ class Writer:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing is written any more, in one sentence; `None` while all is well."""
+        """Why nothing is written any more, in one sentence; `None` if all is well."""
         if self._trouble is None and self._is_forked:
             return (
                 f"{self.path} belongs to the process that forked this one: runs of this process "
@@ -161,17 +161,17 @@ class Writer:
     def add(self, encoder: Encoder, thing: Any) -> None:
         """Queue something of a run. It is written with the next commit of any run.
 
-        Nothing is queued that no thread would take: after trouble, and in a forked process.
+        Does nothing after trouble and in a forked process, where no thread would take it.
         """
         if self._trouble is None and not self._is_forked:
             self._queue.append((encoder, thing))
 
     def do(self, work: Work[T]) -> T:
-        """Do some work in one transaction, after all that was queued before, and block until then.
+        """Do some work in one transaction, after everything queued before, and block until it ends.
 
         Raises:
-            StoreTrouble: The file cannot be written, or belongs to the process that was forked.
-                Nothing was changed.
+            StoreTrouble: The file cannot be written, or belongs to the parent of this fork. Nothing
+                was changed.
         """
         ended = threading.Event()
         call = _Call(work, ended)
@@ -180,7 +180,7 @@ class Writer:
         return call.result()
 
     async def done(self, work: Work[T]) -> T:
-        """Like `do`, awaited. A cancel meanwhile does not undo it."""
+        """Like `do`, awaited. A cancel meanwhile does not undo the work."""
         ended = asyncio.get_running_loop().create_future()
         call = _Call(work, ended)
         if self._takes(call):
@@ -198,7 +198,7 @@ class Writer:
         return True
 
     def _refuse(self, call: _Call[Any]) -> None:
-        """Fail a call that cannot be done any more."""
+        """End a call that cannot be done any more with an error."""
         if self._is_forked:
             what = "it belongs to the process that forked this one"
             call.error = StoreTrouble(self.path, what, 'name another file with `store="PATH"`')
@@ -209,7 +209,7 @@ class Writer:
             call.error = StoreTrouble(self.path, "this process has closed it", fix)
 
     async def commit(self) -> None:
-        """Return when all that was queued before is on disk; at once if nothing is written."""
+        """Wait until everything queued before is on disk; return at once if nothing is written."""
         if self._trouble is not None or self._ended.is_set() or self._is_forked:
             return
         waiter = asyncio.get_running_loop().create_future()
@@ -218,10 +218,10 @@ class Writer:
         await waiter
 
     def flush(self, timeout_s: float | None = None) -> bool:
-        """Write all that was queued, and block until that is done. Not for an event loop.
+        """Write everything queued, and block until that is done. Not for an event loop.
 
         Returns:
-            Whether it was done in time.
+            Whether that was done in time.
         """
         if self._thread is None or self._ended.is_set() or self._is_forked:
             return True
@@ -231,9 +231,9 @@ class Writer:
         return done.wait(timeout_s)
 
     def close(self) -> None:
-        """Write what was queued and close the file. A second call does nothing.
+        """Write everything queued and close the file. A second call does nothing.
 
-        In a forked process it does nothing at all.
+        Does nothing in a forked process.
         """
         if self._thread is None or self._is_forked:
             return
@@ -245,7 +245,7 @@ class Writer:
     def _notify(self) -> None:
         if self._is_idle or self._ended.is_set():
             self._is_idle = False
-            with suppress(RuntimeError):  # someone else just did
+            with suppress(RuntimeError):  # another thread has just released it
                 self._news.release()
             if self._ended.is_set():  # the thread ended before it saw this
                 self._wake_rest()
@@ -253,8 +253,8 @@ class Writer:
     # -- the thread -------------------------------------------------------------------------------
 
     def _main(self) -> None:
-        # The connection is a local name only: in a forked process this frame never goes on, so the
-        # connection is never closed there, which would undo the parent's locks.
+        # The connection is only a local name: in a forked process this frame never continues, so
+        # the connection is never closed there, which would release the parent's locks.
         db: SealingConnection | None = None
         try:
             db = open_to_write(self.path, journal_mode=self._journal_mode)
@@ -292,12 +292,12 @@ class Writer:
             self._ended.set()
             self._wake_rest()
             if db is not None and not keeps_file:
-                # Closing would delete the WAL at the path, which is another file's by now. Here
-                # not even the end of the interpreter closes it.
+                # Closing would delete the WAL at the path, which belongs to another file by now. In
+                # this wait, not even the interpreter's exit closes it.
                 threading.Event().wait()
 
     def _do_calls(self, db: SealingConnection | None, calls: Sequence[_Call[Any]]) -> None:
-        """Do calls, each in a transaction of its own, or refuse them."""
+        """Do calls, each in its own transaction, or refuse them."""
         if db is not None and self._trouble is None and calls:
             try:
                 with _foreign_keys(db):
@@ -318,16 +318,16 @@ class Writer:
         try:
             self._transaction(db, lambda: call.make(db))
         except BaseException:
-            if call.error is None:  # not of the work itself
+            if call.error is None:  # not an error of the work itself
                 raise
         call.has_ended = True
 
     def _take(self) -> tuple[list[tuple[Encoder, Any]], list[_Call[Any]], list[Any]]:
-        """All that is queued: what to write, what to do, and who waits for a commit."""
+        """Take everything queued: things to write, calls to do, waiters for a commit."""
         things: list[tuple[Encoder, Any]] = []
         calls: list[_Call[Any]] = []
         waiters = []
-        # One at a time: other threads append meanwhile, and after the end they take, too.
+        # One at a time: other threads append meanwhile, and after this thread's end they take, too.
         for _ in range(len(self._queue)):
             try:
                 encoder, thing = self._queue.popleft()
@@ -364,7 +364,7 @@ class Writer:
 
     def _write_rows(self, db: sqlite3.Connection, rows: Rows, encoders: Iterable[Encoder]) -> None:
         for encoder in encoders:
-            # One look for each run, in place of a foreign key's for each row.
+            # One check per run, instead of a foreign key's check per row.
             if not encoder.is_lost and not db.execute(_HAS_RUN, (encoder.run,)).fetchone():
                 encoder.is_lost = True
                 rows.drop(encoder.run)
@@ -388,7 +388,7 @@ class Writer:
             db.execute("DELETE FROM processes WHERE id = ?", (number,))
 
     def _transaction(self, db: sqlite3.Connection, work: Callable[[], None]) -> None:
-        """Do some work in one transaction, and again for as long as others hold the file."""
+        """Do some work in one transaction, and retry as long as others hold the file."""
         while True:
             self._check_file()
             try:
@@ -406,12 +406,12 @@ class Writer:
             try:
                 db.execute("COMMIT")
                 return
-            except sqlite3.Error as error:  # without a WAL a reader can hold it up
+            except sqlite3.Error as error:  # without a WAL, a reader can block the commit
                 if not is_busy(error) or not db.in_transaction:
                     raise
 
     def _check_file(self) -> None:
-        """Raise if the file was deleted or replaced: what is written would be lost with it."""
+        """Raise if the file was deleted or replaced: everything written would be lost with it."""
         found = _identity(self.path)
         if found != self._file:
             what = "deleted" if found is None else "replaced by another file"
@@ -429,7 +429,7 @@ class Writer:
 
 @contextmanager
 def _foreign_keys(db: sqlite3.Connection) -> Iterator[None]:
-    """Check foreign keys, which the rows of runs do without."""
+    """Within the block, check foreign keys; the rows of runs are written without that."""
     db.execute("PRAGMA foreign_keys = ON")
     yield
     db.execute("PRAGMA foreign_keys = OFF")
@@ -451,7 +451,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _wake(waiters: Sequence[Any]) -> None:
-    """Wake those who wait, with one call for each event loop."""
+    """Wake all waiters, with one call per event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for waiter in waiters:
         if isinstance(waiter, threading.Event):
