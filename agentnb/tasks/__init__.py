@@ -1,4 +1,4 @@
-"""Tasks that people and agents give to agents that stay, and their threads."""
+"""Tasks that people and agents give to persistent agents, and the threads of these agents."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The form of `assigned_to` that makes an agent: `new:PROVIDER/MODEL`, with a profile or without.
+"""The form of `assigned_to` that creates an agent: `new:PROVIDER/MODEL`, or one with a profile.
 
-What stands before the first `/` decides: a model's own name may contain `/` and `:`.
+The part before the first `/` decides, since a model's own name may contain `/` and `:`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ _PREFIX = "new:"
 
 @dataclass(frozen=True, slots=True)
 class NewAgent:
-    """An agent to be made."""
+    """An agent to be created."""
 
     provider: str
     model: str
-    """Without its provider."""
+    """The model's name, without its provider."""
     profile: str = ""
-    """Empty for none."""
+    """The profile's name; empty for none."""
 
     @property
     def label(self) -> str:
-        """Its model as `provider/model`."""
+        """The model as `provider/model`."""
         return f"{self.provider}/{self.model}"
 
     @property
     def name(self) -> str:
-        """What it is called: as its profile, else as its model."""
+        """The agent's name: that of its profile, else that of its model."""
         return self.profile or self.model
 
     def __str__(self) -> str:
@@ -41,18 +41,18 @@ class NewAgent:
 
 
 def parse_assignment(given: object) -> NewAgent | None:
-    """Read what a task is assigned to.
+    """Read the value of `assigned_to`.
 
     Returns:
-        The agent to be made; `None` for anything else, which should be the id of a thread.
+        The agent to be created; `None` for anything else, which should be the id of a thread.
 
     Raises:
-        BadAssignment: It is not a text, or a wrong form.
+        BadAssignment: `given` is not a text, or has a wrong form.
     """
     if not isinstance(given, str):
         raise BadAssignment(given, "it is not a string")
     if not "".join(given.split()).startswith(_PREFIX):
-        if "/" in given:  # no thread's id has one, and a model's name is easily given alone
+        if "/" in given:  # no thread's id has a slash, so this is a model without the prefix
             raise BadAssignment(given, f"the `{_PREFIX}` before the provider is missing")
         return None
     if not given.isprintable() or any(character.isspace() for character in given):
@@ -78,7 +78,7 @@ def check_assignment(
     """Check the names of a form.
 
     Args:
-        new: The agent to be made.
+        new: The agent to be created.
         providers: The names of all providers: `Models.provider_names`.
         profiles: The names of all profiles.
 

@@ -1,4 +1,4 @@
-"""The runs of a session at work in this process, and what they leave to the runs below them."""
+"""The runs of a session that work in this process, and what they share with the runs below them."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from agentnb.tasks.session_pot import SessionPot
 
 _budgets: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
-"""Of this process's runs, by id: several sessions with one id draw on the same."""
+"""Budgets of this process's runs, by id: several sessions with one id share them."""
 _rebuilt: weakref.WeakValueDictionary[str, RequestBudget] = weakref.WeakValueDictionary()
-"""Of other runs, by id, as the store tells."""
+"""Budgets of other runs, by id, as computed from the store."""
 _cancellations: weakref.WeakValueDictionary[str, Cancellation] = weakref.WeakValueDictionary()
-"""Of runs, by id: a cancel of one reaches what it has assigned, also when it has ended. What goes
-on below one keeps it."""
+"""Cancellations of runs, by id: a cancel of a run, even of an ended one, reaches what it assigned.
+Whatever runs below it keeps it alive."""
 _lock = threading.Lock()
-"""Held to add to these three, and to go through them: several threads do."""
+"""Held while adding to these three or iterating over them, since several threads do."""
 
 
 class AtWork:
-    """Runs at work, by id; pots also of those that have ended."""
+    """The working runs of a session, and the budgets of all its runs that assigned tasks."""
 
     def __init__(self) -> None:
         self._live: dict[str, RequestContext] = {}
         self._pots: dict[str, RequestBudget] = {}
-        """Pots of runs that have assigned tasks, by the run's id."""
+        """Budgets of runs that have assigned tasks, by the run's id."""
         self._standing: dict[str, Standing] = {}
-        """Of runs that went on here, by id: kept as long as the desk, like their pots."""
+        """For runs recovered here, by id: kept as long as the desk, like their budgets."""
 
         self.session: SessionPot | None = None
         """The session's budget, if it has one."""
@@ -50,7 +50,7 @@ class AtWork:
         return bool(self._live)
 
     def begin(self, request: RequestContext) -> None:
-        """A run begins to work."""
+        """Note that a run begins to work."""
         self._live[request.run_id] = request
         with _lock:
             _cancellations.setdefault(request.run_id, request.cancellation)
@@ -58,23 +58,23 @@ class AtWork:
             _rebuilt.pop(request.run_id, None)
 
     def end(self, request: RequestContext) -> None:
-        """A run is not at work any more."""
+        """Note that a run does not work any more."""
         del self._live[request.run_id]
 
     def close(self) -> None:
-        """The session is closed: that stops its runs, but cancels nothing that is left queued."""
+        """The session is closed: its runs stop, but nothing that is still queued is cancelled."""
         with _lock:
             for run_id in {*self._live, *self._pots, *self._standing}:
                 _cancellations.pop(run_id, None)
 
     def run_of(self, agent_id: str) -> RequestContext | None:
-        """The run at work in this process that an agent belongs to. From any thread."""
-        live = list(self._live.values())  # in one step: the loop changes it meanwhile
+        """The run in this process that an agent belongs to; `None` for none. From any thread."""
+        live = list(self._live.values())  # in one step, since the loop changes it meanwhile
         of = [each for each in live if is_at_or_below(agent_id, each.thread_id)]
         return max(of, key=lambda each: len(each.thread_id), default=None)
 
     def cancellation_of(self, run_id: str) -> Cancellation:
-        """By which a run is cancelled; also one that ended, or that may go on in this process."""
+        """The cancellation of a run, even of one that has ended or may be recovered here."""
         with _lock:
             found = _cancellations.get(run_id)
             if found is None:
@@ -82,7 +82,7 @@ class AtWork:
             return found
 
     def standing(self, db: Connection, run_id: str) -> Standing:
-        """What a run that goes on in this process shares with those below it."""
+        """What a run that is recovered in this process shares with the runs below it."""
         with _lock:
             budget = _rebuilt.get(run_id) or _budgets.get(run_id)
         if budget is None:
@@ -93,7 +93,7 @@ class AtWork:
         return found
 
     def pot(self, db: Connection, run_id: str) -> RequestBudget:
-        """The pot of a run, also of one that has ended or whose process died."""
+        """The budget of a run, even of one that has ended or whose process died."""
         if run_id not in self._pots:
             found = _budgets.get(run_id) or _rebuilt.get(run_id)
             if found is None:
@@ -108,7 +108,7 @@ class AtWork:
         return None if self.session is None else self.session.budget
 
     def session_is_elsewhere(self, db: Connection, *, process: int, is_alive: IsAlive) -> bool:
-        """Whether another process is at work in the session's budget."""
+        """Whether another process works in the session's budget."""
         if self.session is None:
             return False
         return self.session.is_elsewhere(db, process=process, is_alive=is_alive)
@@ -119,23 +119,23 @@ class AtWork:
             self.session.look(db, process=process, rate_for=self.rate_for)
 
     def take_over_session(self, db: Connection, *, process: int) -> None:
-        """The same, in the transaction in which a run begins."""
+        """Like `look_at_session`, in the transaction in which a run begins."""
         if self.session is not None:
             self.session.take_over(db, process=process, rate_for=self.rate_for)
 
     def catch_up(self, db: Connection, pot: str, *, process: int) -> None:
-        """Count what another process has spent in a pot since this one last worked in it.
+        """Count what another process has spent in a budget since this one last used it.
 
         Args:
-            db: In the transaction in which a run below the pot begins.
-            pot: The run whose pot it is.
+            db: A connection in the transaction in which a run below the budget begins.
+            pot: The run whose budget it is.
             process: This process.
         """
         top = pots.top_of(db, pot)
         before = pots.take_over(db, top, process=process)
         if before == process:
             return
-        # Runs of this process may be at work in their own budgets, unless another was in between.
+        # Runs of this process may be using their own budgets, unless another process came between.
         with _lock:
             behind = [*_rebuilt.items(), *(() if before is None else _budgets.items())]
         for run_id, budget in behind:
@@ -144,6 +144,6 @@ class AtWork:
                 budget.catch_up(used, total=total if run_id in _rebuilt else None)
 
     def go_on(self, before: AtWork) -> None:
-        """Follow another session with this one's id: what was assigned there is not forgotten."""
+        """Take over from an earlier session with this one's id the state of what it assigned."""
         self._pots.update(before._pots)
         self._standing.update(before._standing)

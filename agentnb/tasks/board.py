@@ -36,7 +36,7 @@ class Board:
     `by` is the thread of the acting agent, `call` its tool call; `None` for a person.
 
     Args:
-        desk: The session's.
+        desk: The session's desk.
     """
 
     def __init__(self, desk: TaskDesk) -> None:
@@ -144,7 +144,7 @@ class Board:
 
         def make(change: Change) -> int:
             number = change.find(task_id).number
-            if text is not None:  # before the creator is told
+            if text is not None:  # before the completion is reported to the creator
                 change.add_note(number, text, by)
             change.set_status(number, TaskStatus.COMPLETED)
             return number
@@ -181,9 +181,9 @@ class Board:
     ) -> Actor:
         run_id = None if by is None else self._desk.run_of(by)
         if assigns and by is not None and run_id is None:
-            # A run that could not be kept is not at work on its thread: then this tells why.
+            # A run that could not be stored does not work on its thread: this then raises why.
             await self._desk.transactions.done(lambda db: None)
-            # Nothing would bound what the assigned agent spends.
+            # Without the run, nothing would bound what the assigned agent spends.
             raise ToolError("Your run is over: it can assign no more tasks.")
         above = self._desk.marks_below(by) if assigns and by is not None else ()
         gated = self._desk.gated_for(by) if assigns and by is not None else ()
@@ -257,7 +257,7 @@ class Tasks(Shown):
 
     def _bundle(self) -> Bundle:
         """A table, by status, with the agents' names."""
-        # Not before it is shown: Markdown takes its time to load.
+        # Imported only when it is shown: loading Markdown takes time.
         from agentnb.bundles import board_order, task_board
 
         tasks, names = self._desk.transactions.do(_board(self._desk.session_id))
@@ -346,9 +346,9 @@ class Tasks(Shown):
     ) -> Task:
         """Change a task. Arguments left out change nothing.
 
-        The agent that created a task is told when it becomes `completed`. A task that becomes
-        `completed` or `archived` before its start leaves its agent's queue. An assigned task
-        becomes `in_progress`, even if it was over.
+        When a task becomes `completed`, the agent that created it gets a message. A task that
+        becomes `completed` or `archived` before its start leaves its agent's queue. An assigned
+        task becomes `in_progress`, even if it was finished.
 
         Args:
             id: The task's.
@@ -387,7 +387,7 @@ class Tasks(Shown):
 
     @wrong_settings_as_line()
     def complete(self, id: str, note: str | None = None) -> Task:
-        """Set a task to `completed`, and tell its creator.
+        """Set a task to `completed`, and report that to the agent that created it.
 
         Args:
             id: The task's.

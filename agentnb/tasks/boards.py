@@ -1,6 +1,7 @@
-"""What the live boards show of a session: its tasks, its threads, and their conversations.
+"""The data of a session's live boards: its tasks, its threads, and their conversations.
 
-The boards themselves are in `agentnb.views.boards`; here is what they read, and what they order.
+The boards themselves are in `agentnb.views.boards`; this module has what they read, and carries out
+their commands.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TEXT_LENGTH = 20_000
-"""Characters of a message or a prompt that are shown."""
+"""Most characters of a message or a prompt that are shown."""
 _TITLE_LENGTH = 200
 _NAME_LENGTH = 100
 _NOTES = 50
 _MOST_LAID_OUT = 500
-"""Messages that are kept laid out, the newest used."""
+"""Most rendered messages that are cached; the least recently used is dropped."""
 _MOST_CALLS = 200
 
 
@@ -54,8 +55,8 @@ class SessionSource:
     """What both boards read of a session. Implements `agentnb.views.boards.source.BoardSource`.
 
     Args:
-        house: The session's.
-        tasks: Its tasks.
+        house: The session's services for its threads and boards.
+        tasks: The session's tasks.
     """
 
     def __init__(self, house: House, tasks: Tasks) -> None:
@@ -74,7 +75,7 @@ class SessionSource:
         raise NotImplementedError
 
     def task(self, task_id: str) -> TaskDetails | None:
-        """A task; `None` if the session has no such one."""
+        """A task; `None` if the session has no such task."""
         return self._read(partial(_details, session_id=self._house.session_id, task_id=task_id))
 
     def conversation_state(self, thread_id: str) -> object:
@@ -86,7 +87,7 @@ class SessionSource:
         return self._read(partial(self._conversation, thread_id=thread_id, most=most))
 
     def live(self, thread_id: str) -> FramePublisher | None:
-        """The frames of the run that works on a thread in this process."""
+        """The frames of the run that works on a thread in this process; `None` without one."""
         row = self._read(lambda db: threads.thread_row(db, thread_id))
         if row is None or row.process is None or row.run_id is None:
             return None
@@ -110,7 +111,7 @@ class SessionSource:
     # -- changing ---------------------------------------------------------------------------------
 
     def act(self, order: Order) -> None:
-        """Carry out an order by what code would call, too."""
+        """Carry out a command with the functions that code would call, too."""
         match order["type"]:
             case "send":
                 self._check_own(order["thread"])
@@ -121,7 +122,7 @@ class SessionSource:
                 self._tasks.update(order["id"], status=order["status"])
 
     def rest(self) -> None:
-        """Let go of what is only needed to read."""
+        """Release what is needed only for reading."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -235,7 +236,7 @@ def tasks_panel(house: House, board: Tasks, *, height: int) -> BoardView:
 def threads_panel(
     house: House, board: Tasks, *, listed: Callable[[], ThreadList], height: int
 ) -> BoardView:
-    """The live board of a session's threads; `listed` gives those that its table shows."""
+    """The live board of a session's threads; `listed` returns those that its table shows."""
     from agentnb.views.boards.board_view import BoardView
 
     source = ThreadSource(house, board)
@@ -297,7 +298,7 @@ def _agent_named(thread: str | None, names: Mapping[str, str], *, without: str) 
 
 
 def thread_row(row: StoredThread, is_alive: Callable[[int], bool]) -> ThreadRow:
-    """A thread's row; `is_alive` tells whether a process lives."""
+    """A thread's row; `is_alive` returns whether a process is alive."""
     agent = row.metadata
     return {
         "id": row.id,

@@ -1,6 +1,6 @@
-"""What may be done with a task, and all that follows from it, in one transaction.
+"""The allowed changes of a task, and all their consequences, in one transaction.
 
-A task, its agent's thread and metadata, the message that assigns it, and the message that tells of
+A task, its agent's thread and metadata, the message that assigns it, and the message that reports
 its completion change together or not at all.
 """
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 
 class ThreadMaker(Protocol):
-    """Gives agents their threads, in the caller's transaction."""
+    """Creates threads for agents, in the caller's transaction."""
 
     def take_child(self, db: Connection, thread_id: str) -> int:
-        """The number of a thread's next child, which no other gets from now on."""
+        """Take the number of a thread's next child, so that no other child gets it."""
         ...
 
     def ensure_thread(self, db: Connection, thread_id: str) -> None:
-        """Have a row for the thread of an agent at work in this process."""
+        """Ensure that the thread of an agent that runs in this process has a row."""
         ...
 
 
@@ -59,14 +59,14 @@ class Actor:
     above: Collection[str] = ()
     """Marks of the tasks that led to what it assigns, its own included."""
     gated: Collection[str] = ()
-    """Names of the tools that need approval from whom it assigns: they stand below it."""
+    """Names of the tools that need approval when the agents that it assigns call them."""
     call: ToolCallId | None = None
     """The tool call by which it does so."""
 
 
 @dataclass(slots=True)
 class Change:
-    """One change in a transaction, and what is left to do when that is on disk."""
+    """One change in a transaction, and what remains to be done when that is on disk."""
 
     db: Connection
     actor: Actor
@@ -74,9 +74,9 @@ class Change:
     start: list[Queued] = field(default_factory=list)
     """Messages that begin runs."""
     dropped: list[int] = field(default_factory=list)
-    """Messages (`messages.id`) that were taken out of their queue."""
+    """Messages (`messages.id`) that were removed from their queue."""
     told: list[str] = field(default_factory=list)
-    """Threads of agents at work that were told something."""
+    """Threads of running agents that got a message."""
 
     def __post_init__(self) -> None:
         threads.open_session(self.db, self.actor.session_id, now=self.now)
@@ -138,7 +138,7 @@ class Change:
     def assign(self, number: int, to: str | NewAgent) -> None:
         """Assign a task, and queue the message that begins its work.
 
-        An agent that has it already, waiting or in work, is not given it twice.
+        An agent that has the task already, queued or in work, does not get it twice.
 
         Raises:
             NoSuchThread, TaskInProgress: See `check_assignable`.
@@ -174,7 +174,7 @@ class Change:
         tasks.set_priority(self.db, number, priority, now=self.now)
 
     def set_status(self, number: int, status: TaskStatus) -> None:
-        """Set a task's status. Its creator is told when it becomes completed."""
+        """Set a task's status. Its completion is reported to the agent that created it."""
         row = tasks.task_of(self.db, number)
         if status is row.task.status:
             return
@@ -197,7 +197,7 @@ class Change:
     # -- what follows -----------------------------------------------------------------------------
 
     def _withdraw(self, row: TaskRow) -> None:
-        """Take a task that has not begun out of its agent's queue."""
+        """Remove a task that has not begun from its agent's queue."""
         held = tasks.assignment_of(self.db, row.number)
         if held is not None and queue.withdraw(self.db, held.message):
             self.dropped.append(held.message)
@@ -205,7 +205,7 @@ class Change:
             tasks.expect_no_work(self.db, row, row.task.assigned_to)
 
     def _new_agent(self, row: TaskRow, new: NewAgent) -> str:
-        """Make the agent for a task. Returns its thread."""
+        """Create the agent for a task. Returns its thread."""
         parent = row.task.created_by or self.actor.session_id
         number = self.actor.threads.take_child(self.db, parent)
         thread_id = f"{parent}.{number}"

@@ -1,11 +1,10 @@
-"""The post office of a session: messages are queued, get their runs, have their turn, and end.
+"""The desk of a session: messages are queued, get their runs, have their turn, and end.
 
-The way of a message: `Desk.enqueue`, or a change of the board, queues it; `starting` starts its
-run; `turns` lets that run wait for its turn, begin and end; `ends` does to the queue and to the
-message's task what is to be done. What agents are told while they work is in `news`, which runs
-are at work in `at_work`.
+The path of a message: `Desk.enqueue`, or a change of the board, queues it; `starting` starts its
+run; `turns` lets that run wait for its turn, begin and end; `ends` updates the queue and the
+message's task. `news` has the messages for running agents, `at_work` the runs that are working.
 
-Messages are queued and started on any thread; all else belongs to the runtime's loop.
+Messages are queued and started on any thread; everything else belongs to the runtime's loop.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Desk:
 
     Args:
         session_id: The session.
-        store: Where its threads are.
+        store: The store of the session's threads.
         runs: Starts and finds runs.
     """
 
@@ -60,23 +59,23 @@ class Desk:
         self._store = store
         self._at_work = AtWork()
         self.news = News(self._at_work, store.transactions)
-        """Messages for agents at work."""
+        """Messages for running agents."""
         self._starter = Starter(session_id, store, runs, self._at_work, self.news)
         self._turns = Turns(session_id, self._starter, self._at_work, self.news)
 
     @property
     def transactions(self) -> Transactions:
-        """The database that the session's threads and tasks are in."""
+        """The database of the session's threads and tasks."""
         return self._store.transactions()
 
     # -- the session's budget ---------------------------------------------------------------------
 
     def limit(self, pot: SessionPot | None, rate_for: Callable[[str], Rate | None]) -> None:
-        """Let the session's runs spend no more together than its pot has.
+        """Limit what the session's runs may spend together.
 
         Args:
-            pot: The pot; `None` for no limit.
-            rate_for: Gives the price of a model; `None` if it has none.
+            pot: The session's budget; `None` for no limit.
+            rate_for: Returns the prices of a model; `None` if it has none.
         """
         self._at_work.session, self._at_work.rate_for = pot, rate_for
 
@@ -98,7 +97,7 @@ class Desk:
         return "" if self._at_work.session is None else str(self._at_work.session)
 
     def _look(self) -> None:
-        """Count what other processes have spent, unless that would hold up the loop."""
+        """Count what other processes have spent, unless that would block the loop."""
         at_work = self._at_work
         if at_work.session is None or get_runtime().is_current_thread:
             return  # a run that begins counts it
@@ -113,7 +112,7 @@ class Desk:
 
         Raises:
             NoSuchThread: The session has no such thread.
-            StoreTrouble: It cannot be kept.
+            StoreTrouble: It cannot be stored.
         """
         queued: Queued | None = None
 
@@ -135,7 +134,7 @@ class Desk:
         try:
             return transactions.do(work)
         except KeyboardInterrupt:
-            # It may be on disk, or be there soon: without a run it would hold up its thread.
+            # The message may be, or soon be, on disk: without a run it would block its thread.
             transactions.do(lambda db: queued and queue.withdraw(db, queued.message))
             raise
 
@@ -145,11 +144,11 @@ class Desk:
             self.transactions.do(lambda db: queue.withdraw(db, queued.message))
 
     def take_up(self, run_id: str, thread_id: str) -> tuple[Order | None, Standing]:
-        """Take up a run that is recovered by hand. See `Starter.take_up`."""
+        """Take over a run that is recovered by hand. See `Starter.take_up`."""
         return self._starter.take_up(run_id, thread_id)
 
     def leave(self, run_id: str) -> None:
-        """Leave a run that was taken up. See `Starter.leave`."""
+        """Release a run that was taken over. See `Starter.leave`."""
         with suppress(StoreTrouble):
             self._starter.leave(run_id)
 
@@ -159,7 +158,7 @@ class Desk:
         request: RequestContext,
         execute: Callable[[Begun | None], Awaitable[OrchestratorResult]],
     ) -> OrchestratorResult:
-        """Wait for a run's turn, run it, and keep its end. See `Turns.in_turn`."""
+        """Wait for a run's turn, run it, and store its end. See `Turns.in_turn`."""
         return await self._turns.in_turn(work, request, execute)
 
     def adopt(self) -> None:
@@ -167,7 +166,7 @@ class Desk:
         self._starter.adopt()
 
     def go_on(self, before: Desk) -> None:
-        """Follow another desk of the same session: what was assigned there is not forgotten."""
+        """Take over the state of an earlier desk of the same session: see `AtWork.go_on`."""
         self._at_work.go_on(before._at_work)
 
     def close(self) -> None:
@@ -178,51 +177,51 @@ class Desk:
     # -- for the board of tasks -------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """See `agentnb.tasks.task_desk.TaskDesk`; so the following."""
+        """See `agentnb.tasks.task_desk.TaskDesk`, like the following methods."""
         if self._starter.is_closed:
             raise SessionClosed
 
     def check_new(self, new: NewAgent) -> None:
-        """Check the names of an agent that is to be made."""
+        """Check the names of an agent to be created."""
         self._starter.runs.check_new(new)
 
     def run_of(self, agent_id: str) -> str | None:
-        """The id of the run at work in this process that an agent belongs to."""
+        """The id of the run in this process that an agent belongs to."""
         self.news.expect()
         run = self._at_work.run_of(agent_id)
         return None if run is None else run.run_id
 
     def admit(self, agent_id: str, prompt: str) -> None:
-        """Count an agent that another makes as a sub-agent of its run."""
+        """Count an agent to be created by another one as a sub-agent of that one's run."""
         run = self._at_work.run_of(agent_id)
         refusal = None if run is None else run.admit_assignment(agent_id, prompt)
         if refusal is not None:
             raise ToolError(f"No agent was made: {refusal.reason}.")
 
     def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
-        """Read what the runs of queued messages are given."""
+        """Read what the runs of queued messages start with."""
         return self._starter.orders(db, queued)
 
     async def start(self, orders: Iterable[Order]) -> None:
-        """Begin to wait for messages' turns."""
+        """Start runs that wait for their turns."""
         await self._starter.start(orders)
 
     def marks_below(self, agent_id: str) -> Collection[str]:
-        """Marks of the tasks that led to what an agent at work here assigns."""
+        """Marks of the tasks that led to an assignment by an agent that runs here."""
         run = self._at_work.run_of(agent_id)
         return () if run is None else run.marks_below(agent_id)
 
     def gated_for(self, agent_id: str) -> Collection[str]:
-        """Names of the tools that need approval from an agent at work here and all below it."""
+        """Names of the tools that need approval when an agent here, or one below it, calls them."""
         run = self._at_work.run_of(agent_id)
         return () if run is None else run.gated_for(agent_id)
 
     def drop(self, message: int) -> None:
-        """Drop the run of a message that was taken out of its queue."""
+        """Drop the run of a message that was removed from its queue."""
         self._turns.drop(message)
 
     def tell(self, thread_id: str) -> None:
-        """Note that an agent may have been told something."""
+        """Note that an agent may have got a message."""
         self.news.tell(thread_id)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -238,7 +237,7 @@ class Desk:
         return runtime.submit(work).result()
 
     def take_child(self, db: Connection, thread_id: str) -> int:
-        """The number of a thread's next child: its run's, if one is at work here."""
+        """Take the number of a thread's next child, from its run if one works here."""
         run = self._at_work.run_of(thread_id)
         if run is None:
             return threads.take_child(db, thread_id)
@@ -246,12 +245,12 @@ class Desk:
         return number
 
     def ensure_thread(self, db: Connection, thread_id: str) -> None:
-        """Have rows for an agent at work here and for those above it."""
+        """Ensure rows for an agent that runs here, and for its ancestors."""
         request = self._at_work.run_of(thread_id)
         if request is None or threads.has_thread(db, thread_id):
             return
         run = self._starter.runs.find_run(request.run_id)
-        assert run is not None  # it is at work
+        assert run is not None  # it is working
         missing: list[AgentView] = []
         at = thread_id
         while at != request.thread_id and not threads.has_thread(db, at):

@@ -1,4 +1,4 @@
-"""How a message leaves its queue, and what that does to its task.
+"""How a message leaves its queue, and the effect on its task.
 
 All functions work within their caller's transaction.
 """
@@ -33,18 +33,18 @@ def end(
     *,
     process: int,
 ) -> list[Queued]:
-    """Keep the end of a run.
+    """Store the end of a run.
 
     Args:
-        db: In a transaction.
-        work: What it worked on.
-        request: Its shared state.
-        result: What it reached; `None` if it raised before it had anything.
+        db: A connection in a transaction.
+        work: The run's work.
+        request: The run's shared state.
+        result: The run's result, perhaps partial; `None` if it raised before it had one.
         error: Why it raised; empty if it did not.
         process: This process.
 
     Returns:
-        What that wakes.
+        Messages that now begin runs.
     """
     now = time.time()
     answer = _answer_of(result)
@@ -67,10 +67,10 @@ def end(
 
 
 def end_of_dead(db: Connection, queued: Queued, *, process: int) -> list[Queued] | None:
-    """Keep the end of a run whose process died right behind it, or behind its cancel.
+    """Store the end of a run whose process died right after that end, or after its cancel.
 
     Returns:
-        What that wakes; `None` if no run of the message has ended.
+        Messages that now begin runs; `None` if no run of the message has ended.
     """
     if queued.run_id is None or queued.goes_on:
         return None
@@ -78,7 +78,7 @@ def end_of_dead(db: Connection, queued: Queued, *, process: int) -> list[Queued]
     if finished is None:
         if (why := claims.cancel_of(db, queued.run_id)) is None:
             return None
-        finished = AgentStatus.CANCELLED, "", why  # what was cancelled stays cancelled
+        finished = AgentStatus.CANCELLED, "", why  # a cancelled run stays cancelled
     status, answer, error = finished
     woken = queue.end(
         db,
@@ -95,13 +95,13 @@ def end_of_dead(db: Connection, queued: Queued, *, process: int) -> list[Queued]
 
 
 def refuse(db: Connection, queued: Queued, why: str) -> None:
-    """Keep a message whose run cannot be started, and block its task."""
+    """Store a message whose run cannot be started, without a run, and block its task."""
     queue.keep_only(db, queued.message, None)
     _end_task(db, queued, AgentStatus.FAILED, "", why)
 
 
 def withdraw(db: Connection, queued: Queued, why: str) -> None:
-    """Drop a message that was cancelled before its turn; what the agent was told stays."""
+    """Remove a message that was cancelled before its turn; a completion stays as a message."""
     if queued.kind is MessageKind.TASK_COMPLETION:
         queue.keep_only(db, queued.message, None)
     else:
@@ -114,7 +114,7 @@ def leave(db: Connection, queued: Queued, *, process: int) -> None:
     if queued.goes_on and queued.run_id is not None:
         queue.leave(db, queued.run_id, process=process)
         return
-    # By its owner: one that was adopted has the `run_id` that it had in the dead process.
+    # Selected by its owner, since an adopted message has the `run_id` of the dead process.
     db.execute(
         "UPDATE queue SET process = NULL WHERE message = ? AND process = ?",
         (queued.message, process),
@@ -122,7 +122,7 @@ def leave(db: Connection, queued: Queued, *, process: int) -> None:
 
 
 def drop_run(db: Connection, queued: Queued, why: str, *, process: int) -> None:
-    """A message's run cannot go on: it begins a new one, and its thread and task tell why."""
+    """A message's run cannot continue: let it begin a new one, and note why in thread and task."""
     if queued.run_id is None:
         return
     queue.let_go(db, queued.run_id, process=process)
@@ -141,7 +141,7 @@ def drop_run(db: Connection, queued: Queued, why: str, *, process: int) -> None:
 def _keep_answers(
     db: Connection, request: RequestContext, result: OrchestratorResult | None, now: float
 ) -> None:
-    """Keep the answers of those of the run's own agents that have a thread by now."""
+    """Store the answers of the run's own agents that have a thread by now."""
     if result is None:
         return
     root = request.thread_id
@@ -176,7 +176,7 @@ def _end_task(
 
 
 def _answer_of(result: OrchestratorResult | None) -> str:
-    """What a run answered. One that was stopped says why, and may break off within a secret."""
+    """The answer of a run. That of a stopped run says why, and may break off within a secret."""
     if result is None:
         return ""
     is_whole = result.status is AgentStatus.COMPLETED and not result.cut
@@ -184,7 +184,7 @@ def _answer_of(result: OrchestratorResult | None) -> str:
 
 
 def _why_not_done(result: OrchestratorResult | None) -> str:
-    """Why a run that raised nothing did not complete."""
+    """Why a run that raised no error did not complete."""
     incomplete = () if result is None else result.incomplete
     reasons = (each.error for each in incomplete if each.error)
     return next(reasons, _LIMIT_REACHED)

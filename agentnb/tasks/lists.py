@@ -11,11 +11,11 @@ from agentnb.core.types import AgentStatus
 
 
 class ListedThread(Protocol):
-    """What a list tells of a thread."""
+    """What a list shows of a thread."""
 
     @property
     def id(self) -> str:
-        """Its id, which is its agent's."""
+        """Its id, which is also its agent's id."""
         ...
 
     @property
@@ -25,12 +25,12 @@ class ListedThread(Protocol):
 
     @property
     def status(self) -> AgentStatus:
-        """What its agent does."""
+        """The status of its agent."""
         ...
 
     @property
     def metadata(self) -> AgentMetadata | None:
-        """What is known of its agent."""
+        """Its agent's data; `None` for a thread without an agent."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class ThreadList(Listed[Any]):
 
     @property
     def headline(self) -> str:
-        """`12 threads`. Not by status, which would take one query per thread."""
+        """`12 threads`. Without statuses, which would take one query per thread."""
         return counted(len(self), self.noun)
 
     def to_records(self) -> list[dict[str, Any]]:
@@ -55,7 +55,7 @@ class ThreadList(Listed[Any]):
         return [_thread_record(thread) for thread in self]
 
     def _bundle(self) -> Bundle:
-        # Not before it is shown: Markdown takes its time to load.
+        # Imported only when it is shown: loading Markdown takes time.
         from agentnb.bundles import list_bundle
 
         return list_bundle(self, ("", "thread", "status", "messages"), _thread_row)

@@ -1,4 +1,4 @@
-"""Messages for an agent at work, which it reads before its next model call."""
+"""Messages for a running agent, which it reads before its next model call."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from agentnb.tasks.at_work import AtWork
 
 _NEWS_S = 1.0
-"""How often agents at work look for what other processes have told them, in seconds."""
+"""Seconds between two looks for messages of other processes to running agents."""
 
 
 class News:
-    """For the agents of a session at work in this process. Implements `Inbox`.
+    """The inbox of a session's running agents in this process. Implements `Inbox`.
 
     The messages are in the store. This only knows which agents should look there.
 
     Args:
-        at_work: The session's runs.
-        transactions: The database that its threads are in.
+        at_work: The session's working runs.
+        transactions: The database of its threads.
     """
 
     def __init__(self, at_work: AtWork, transactions: Callable[[], Transactions]) -> None:
         self._at_work = at_work
         self._transactions = transactions
         self._told: set[str] = set()
-        """Agents at work that have been told something."""
+        """Running agents with new messages."""
         self._watch: asyncio.Task[None] | None = None
         self._may_come = False
-        """Whether other processes may tell this one's agents something."""
+        """Whether other processes may send messages to this one's agents."""
 
     def has_news(self, agent_id: str) -> bool:
         """See `agentnb.core.protocols.Inbox`."""
@@ -57,23 +57,23 @@ class News:
         return ()
 
     def tell(self, thread_id: str) -> None:
-        """Note that an agent may have been told something. From any thread."""
+        """Note that an agent may have got a message. From any thread."""
         if self._at_work.run_of(thread_id) is not None:
             self._told.add(thread_id)
 
     def forget(self, thread_id: str) -> None:
-        """The run on a thread is over: what its agents were told begins runs, or is kept."""
+        """The run on a thread is over: unread messages now begin runs, or are only stored."""
         self._told -= {each for each in self._told if is_at_or_below(each, thread_id)}
 
     def expect(self) -> None:
-        """From now on another process may tell this one's agents something. From any thread."""
+        """Expect messages of other processes to this one's agents. From any thread."""
         if not self._may_come:
             self._may_come = True
             with suppress(RuntimeError):  # the runtime is gone, and so are its runs
                 get_runtime().call_soon(self.keep_watch)
 
     def keep_watch(self) -> None:
-        """Look for what other processes tell, as long as runs are at work. On the loop."""
+        """Look for messages of other processes as long as runs are working. On the loop."""
         if self._may_come and self._at_work and (self._watch is None or self._watch.done()):
             self._watch = asyncio.get_running_loop().create_task(self._watch_for_news())
 

@@ -1,4 +1,4 @@
-"""What is started for a message, and by whom: words that the desk and its session share."""
+"""The run to start for a message, and the session that starts it: types shared with the desk."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """What a run that goes on shares with the runs below it, which may be at work already."""
+    """What a recovered run shares with the runs below it, which may be working already."""
 
     budget: RequestBudget
-    """With what all of them have spent."""
+    """The run's budget, including what all of them have spent."""
     below: Cancellation
-    """Cancels the runs below. It is not the run's own: one whose recovery is refused is
-    cancelled, and those below it are not."""
+    """Cancels the runs below. It is not the run's own cancellation: a run whose recovery is refused
+    is cancelled, but the runs below it are not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A run to start on a thread, for a message that is queued."""
+    """A run to start on a thread, for a queued message."""
 
     queued: Queued
     metadata: AgentMetadata | None
-    """Of the thread's agent."""
+    """The data of the thread's agent; `None` for a thread without an agent."""
     below: RequestBudget | None
-    """The budget that contains the run's own."""
+    """The budget above the run's own; `None` for none."""
     above: frozenset[str]
     """Marks of the tasks that led to this one, its own included."""
     name: str = ""
-    """What a list of runs calls it."""
+    """The run's name in lists."""
     stopped_by: str | None = None
-    """Why the run that has assigned it was cancelled; `None` if it was not."""
+    """Why the run that assigned it was cancelled; `None` if it was not."""
     standing: Standing | None = None
-    """Of a run that goes on."""
+    """Set for a recovered run."""
     recovering: Recovering | None = None
-    """The same run's past, once that was read."""
+    """The past of a recovered run, once it was read."""
 
 
 class RunStarter(Protocol):
-    """The session, as the desk uses it. From any thread."""
+    """What the desk needs of its session. From any thread."""
 
     def start_order(self, order: Order) -> Run:
         """Start a run that waits for its turn at the desk.
 
         Raises:
-            AgentnbError, ValueError: Its settings do not fit.
+            AgentnbError, ValueError: Its settings cannot be used.
         """
         ...
 
     def check_new(self, new: NewAgent) -> None:
-        """Check the names of an agent that is to be made.
+        """Check the names of an agent to be created.
 
         Raises:
             BadAssignment: The provider or profile does not exist.
@@ -73,15 +73,15 @@ class RunStarter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run works on."""
+    """The work of a run."""
 
     thread_id: str
     text: str
     order: Order | None = None
-    """With its message; `None` for a person's own."""
+    """The order for its message; `None` for a person's own message."""
     queued: Queued | None = None
-    """Its message; `None` for the first one of a new thread."""
+    """Its message; `None` for the first message of a new thread."""
     recovering: Recovering | None = None
-    """Of a run that goes on."""
+    """The past of a recovered run; else `None`."""
     is_by_hand: bool = False
-    """Whether a person recovers it, and so gets the reason if it cannot."""
+    """Whether a person recovers it, and so gets the error if that fails."""

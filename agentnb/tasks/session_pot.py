@@ -1,8 +1,8 @@
-"""The budget of a session (`session_budget`), in which the budgets of all its runs stand.
+"""The budget of a session (`session_budget`), which is above the budgets of all its runs.
 
-Like the pots of runs that assign tasks it is counted in memory, by one process at a time: a run of
-another waits until none of this one is at work, and begins with what the store tells. So what a
-killed process has spent counts, and what it held does not.
+Like the budgets of runs that assign tasks, it is counted in memory by one process at a time: a run
+of another process waits until no run of this one is working, and starts with the figures of the
+store. So what a killed process has spent counts, and what it had reserved does not.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ class SessionPot:
 
     Args:
         session_id: The session.
-        total: In the unit.
-        unit: `tokens` or `usd`.
+        total: The total, in the unit.
+        unit: `tokens`, or `usd` for micro-dollars.
     """
 
     def __init__(self, session_id: str, total: int, unit: str) -> None:
         self._session_id = session_id
         self.budget = RequestBudget(total, name=_NAME, unit=unit)
         self._is_new = True
-        """Whether the store was never asked."""
+        """Whether the store was not read yet."""
 
     def __str__(self) -> str:
         budget = self.budget
         return share_in_words(budget.tokens_used, budget.total, budget.unit)
 
     def is_elsewhere(self, db: Connection, *, process: int, is_alive: IsAlive) -> bool:
-        """Whether another process is at work in it."""
+        """Whether another process works in it."""
         return pots.session_is_elsewhere(db, self._session_id, process=process, is_alive=is_alive)
 
     def look(self, db: Connection, *, process: int, rate_for: Callable[[str], Rate | None]) -> None:
-        """Count what other processes have spent in it, if one of them worked in it last."""
+        """Count what other processes have spent in it, if one of them used it last."""
         if self._is_new or not pots.worked_last(db, self._session_id, process=process):
             unit = self.budget.unit
             self.budget.catch_up(pots.spent_in_session(db, self._session_id, unit, rate_for))
@@ -59,7 +59,7 @@ class SessionPot:
     def take_over(
         self, db: Connection, *, process: int, rate_for: Callable[[str], Rate | None]
     ) -> None:
-        """The same, in the transaction in which a run begins: this process now works in it."""
+        """Like `look`, in the transaction in which a run begins: this process now uses it."""
         self.look(db, process=process, rate_for=rate_for)
         pots.take_over(db, self._session_id, process=process)
         self._is_new = False
@@ -79,13 +79,13 @@ _lock = threading.Lock()
 def session_pot(
     place: object, session_id: str, budget: int | str | Decimal | None
 ) -> SessionPot | None:
-    """The pot of a session, with this total from now on; `None` without one.
+    """The budget of a session, with this total from now on; `None` if the session has none.
 
     Args:
-        place: What the sessions of this process that have it in common are kept in: a file's path,
-            or a store in memory.
+        place: The place that sessions of this process must share to share the budget: a file's
+            path, or a store in memory.
         session_id: The session.
-        budget: The setting.
+        budget: The value of the setting.
     """
     if budget is None:
         return None

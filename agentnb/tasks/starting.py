@@ -1,7 +1,7 @@
-"""From messages to runs: what a run is given, and its start.
+"""From messages to runs: the data that a run starts with, and its start.
 
-What a run is given is read in the transaction that queued its message, or took it over. Its start
-then asks the store for nothing, so that the loop is not held up.
+That data is read in the transaction that queued the message, or took it over. The start itself then
+needs nothing from the store, so that it does not block the loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agentnb.tasks.order import RunStarter
 
 _PATIENCE_S = 10.0
-"""Longest wait for runs that are being started, in seconds."""
+"""Most seconds to wait for runs that are being started."""
 
 
 class Starter:
@@ -44,9 +44,9 @@ class Starter:
 
     Args:
         session_id: The session.
-        store: Where its threads are.
+        store: The store of its threads.
         runs: Starts and finds runs.
-        at_work: The session's runs.
+        at_work: The session's working runs.
         news: Messages for their agents.
     """
 
@@ -59,16 +59,16 @@ class Starter:
         self._at_work = at_work
         self._news = news
         self._starting: set[Future[None]] = set()
-        """What waits for the loop to start runs."""
+        """Starts that wait for the loop."""
         self.is_closed = False
-        """Whether nothing more is started."""
+        """Whether no further run is started."""
 
     @property
     def runs(self) -> RunStarter:
         """Starts and finds runs.
 
         Raises:
-            SessionClosed: It is gone.
+            SessionClosed: The session does not exist any more.
         """
         # A working run keeps the session alive; its desk alone does not, so that both go together.
         runs = self._runs_ref()
@@ -78,10 +78,10 @@ class Starter:
 
     @property
     def transactions(self) -> Transactions:
-        """The database that the session's threads and tasks are in."""
+        """The database of the session's threads and tasks."""
         return self._store.transactions()
 
-    # -- what a run is given ----------------------------------------------------------------------
+    # -- what a run starts with -------------------------------------------------------------------
 
     def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
         """See `agentnb.tasks.task_desk.TaskDesk`."""
@@ -89,7 +89,7 @@ class Starter:
         for each in queued:
             try:
                 orders.append(self._order_for(each, db))
-            except Exception as error:  # kept by another version, say: the others must still start
+            except Exception as error:  # from another version, say: the others must still start
                 ends.refuse(db, each, _why(error))
         return orders
 
@@ -108,10 +108,10 @@ class Starter:
         )
 
     def take_up(self, run_id: str, thread_id: str) -> tuple[Order | None, Standing]:
-        """Take up a run that this process has claimed: its message if one began it. Blocks.
+        """Take over a run that this process has claimed, with the message that began it. Blocks.
 
         Raises:
-            CannotRecover: Its thread went on without it, or its message begins a new run.
+            CannotRecover: Another run has begun on its thread, or its message begins a new run.
             StoreTrouble: The queue cannot be read or written.
         """
         transactions = self.transactions
@@ -126,7 +126,7 @@ class Starter:
         return transactions.do(work)
 
     def leave(self, run_id: str) -> None:
-        """Leave a claimed run until the session is opened again. Blocks."""
+        """Release a claimed run until the session is opened again. Blocks."""
         process = self.transactions.process
         self.transactions.do(partial(queue.leave, run_id=run_id, process=process))
 
@@ -140,7 +140,7 @@ class Starter:
                 await self._start(order)
             except Exception as error:  # settings of another version, say
                 unstarted.append(self._given_up(order.queued, error))
-            await asyncio.sleep(0)  # there may be thousands: runs at work go on between them
+            await asyncio.sleep(0)  # there may be thousands: let working runs continue in between
         if unstarted:
             with suppress(StoreTrouble):
                 await self.transactions.done(lambda db: [give_up(db) for give_up in unstarted])
@@ -169,12 +169,12 @@ class Starter:
             run.stop_soon(order.stopped_by)
 
     async def _with_past(self, order: Order, run_id: str) -> Order:
-        """An order with the past of its run, which this process has claimed."""
+        """The order with the past of its run, which this process has claimed."""
         read = partial(self._store.past_of, run_id, changed="refuse")
         return replace(order, recovering=await run_in_thread(read))
 
     async def begin_once_more(self, order: Order, why: str) -> Order:
-        """Let the message of a run that cannot go on begin a new one."""
+        """Let the message of a run that cannot continue begin a new one."""
         process = self.transactions.process
         queued = order.queued
         await self.transactions.done(
@@ -183,16 +183,16 @@ class Starter:
         return replace(order, queued=replace(queued, goes_on=False), standing=None, recovering=None)
 
     def _given_up(self, queued: Queued, error: Exception) -> Callable[[Connection], None]:
-        """What is to be written down of a message whose run did not start."""
+        """The work in the store for a message whose run did not start."""
         if isinstance(error, SessionClosed) or not get_runtime().is_alive:
-            # Without a session or, as the process ends, a loop: until the session is opened again.
+            # No session or, as the process ends, no loop: leave it until the session is reopened.
             return lambda db: ends.leave(db, queued, process=self.transactions.process)
         return partial(ends.refuse, queued=queued, why=_why(error))
 
     def _start_soon(self, orders: Iterable[Order]) -> Future[None]:
         """Start runs on the loop. From any thread."""
 
-        async def start(_: RunStarter = self.runs) -> None:  # until all are started, it is kept
+        async def start(_: RunStarter = self.runs) -> None:  # keeps the session until all started
             await self.start(orders)
 
         starting = get_runtime().submit(start())
@@ -200,12 +200,12 @@ class Starter:
         starting.add_done_callback(self._starting.discard)
         return starting
 
-    # -- what the dead left -----------------------------------------------------------------------
+    # -- what dead processes left -----------------------------------------------------------------
 
     def adopt(self) -> None:
-        """Start what a dead process left queued. Blocks, unless called on the loop.
+        """Start what dead processes left queued. Blocks, unless called on the loop.
 
-        When it returns, the first message of each thread has its run; the others have theirs soon.
+        When it returns, the first message of each thread has its run; the others get theirs soon.
         """
         self._news.expect()
         first, behind = _by_turn(self.transactions.do(self.adopted))
@@ -217,7 +217,7 @@ class Starter:
             self._start_soon(behind)
 
     def adopted(self, db: Connection) -> list[Order]:
-        """Take over what dead processes left, and keep the ends to which their runs had come."""
+        """Take over what dead processes left, and store the ends of their runs that had ended."""
         process, is_alive = self.transactions.process, self.transactions.is_alive
         queued: list[Queued] = []
         for each in adoption.adopt(db, self._session_id, process=process, is_alive=is_alive):
@@ -228,9 +228,9 @@ class Starter:
     # -- its end ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Start nothing more, and leave the rest until the session is opened again.
+        """Start no further runs, and leave the rest until the session is opened again.
 
-        Blocks until nothing is being started, unless called on the loop.
+        Blocks until no run is being started, unless called on the loop.
         """
         self.is_closed = True
         is_own = self._store.pid == os.getpid()  # a fork has none of its parent's threads
@@ -239,7 +239,7 @@ class Starter:
 
 
 def _by_turn(orders: Iterable[Order]) -> tuple[list[Order], list[Order]]:
-    """Divide orders into the first one of each thread, and those that have their turn later."""
+    """Divide orders into the first one of each thread, and the later ones."""
     first: dict[str, Order] = {}
     behind = []
     for order in orders:

@@ -1,4 +1,4 @@
-"""What the board of tasks needs of its session, as a protocol."""
+"""The protocol of what the board of tasks needs of its session."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class TaskDesk(ThreadMaker, Protocol):
 
     @property
     def session_id(self) -> str:
-        """The session, which is the id of its thread."""
+        """The session's id, which is also the id of its thread."""
         ...
 
     @property
     def transactions(self) -> Transactions:
-        """The database that its threads and tasks are in."""
+        """The database of its threads and tasks."""
         ...
 
     def check_open(self) -> None:
-        """Raise `SessionClosed` if the session starts nothing more. From any thread."""
+        """Raise `SessionClosed` if the session starts no further runs. From any thread."""
         ...
 
     def check_new(self, new: NewAgent) -> None:
-        """Check the names of an agent that is to be made. On the loop.
+        """Check the names of an agent to be created. On the loop.
 
         Raises:
             BadAssignment: The provider or profile does not exist.
@@ -45,17 +45,17 @@ class TaskDesk(ThreadMaker, Protocol):
         ...
 
     def run_of(self, agent_id: str) -> str | None:
-        """The run at work in this process that an agent belongs to. On the loop."""
+        """The id of an agent's run in this process; `None` if it has none here. On the loop."""
         ...
 
     def admit(self, agent_id: str, prompt: str) -> None:
-        """Count an agent that another one is about to make, as a sub-agent of that one's run.
+        """Count an agent that another one is about to create, as a sub-agent of that one's run.
 
         On the loop, before the transaction.
 
         Args:
-            agent_id: Who makes it.
-            prompt: The task's.
+            agent_id: The agent that creates it.
+            prompt: The task's prompt.
 
         Raises:
             ToolError: A limit of the run forbids it.
@@ -63,37 +63,37 @@ class TaskDesk(ThreadMaker, Protocol):
         ...
 
     def marks_below(self, agent_id: str) -> Collection[str]:
-        """Marks of the tasks that led to what an agent at work here assigns. On the loop."""
+        """Marks of the tasks that led to an assignment by an agent that runs here. On the loop."""
         ...
 
     def gated_for(self, agent_id: str) -> Collection[str]:
-        """Names of the tools that need approval from whom an agent here assigns. On the loop."""
+        """Names of the tools that need approval in what an agent here assigns. On the loop."""
         ...
 
     def orders(self, db: Connection, queued: Iterable[Queued]) -> list[Order]:
-        """Read what the runs of queued messages are given by what is kept, in their order.
+        """Read from the store what the runs of queued messages start with, in their order.
 
-        In the transaction that queued them. A message of which this cannot be read is kept without
-        a run, and its task is blocked.
+        In the transaction that queued them. A message for which this fails is stored without a run,
+        and its task is blocked.
         """
         ...
 
     async def start(self, orders: Iterable[Order]) -> None:
-        """Begin to wait for messages' turns, in this process. On the loop; never raises.
+        """Start runs that wait for their turns, in this process. On the loop; never raises.
 
-        A message with a pot belongs to the run of that id, and ends with it when that is cancelled.
+        A message with a `pot` belongs to the run with that id, and is cancelled with it.
         """
         ...
 
     def drop(self, message: int) -> None:
-        """A message that had not begun is out of its queue (`messages.id`): drop its run.
+        """Drop the run of a message (`messages.id`) that left its queue before it began.
 
-        On the loop; never raises. The task is another agent's by now, or over: it does not change.
+        On the loop; never raises. The task does not change: it is over, or another agent has it.
         """
         ...
 
     def tell(self, thread_id: str) -> None:
-        """An agent was told something: at work it reads it before its next call. On the loop."""
+        """An agent got a message: if it runs, it reads that before its next call. On the loop."""
         ...
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:

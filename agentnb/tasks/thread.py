@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from agentnb.store.transactions import Transactions
 
 LAST = "last"
-"""Stands for the thread that the person spoke to last."""
+"""Stands for the thread to which the person sent the last message."""
 
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What a session lends its threads."""
+    """A session's services for its threads."""
 
     session_id: str
     transactions: Callable[[], Transactions]
@@ -41,11 +41,11 @@ class House:
     runs: Callable[[str], RunList]
     """The runs of a thread, newest first."""
     own_agent: Callable[[str], AgentView | None]
-    """An agent of a run that is kept, by its id; `None` if there is none."""
+    """An agent of a stored run, by its id; `None` if there is none."""
     find_run: Callable[[str], Run | None]
     """A run of this process by its id; `None` if there is none."""
     load: Callable[[str], RunRecord]
-    """A run that is kept, by its id."""
+    """A stored run, by its id."""
 
 
 class Thread(Shown):
@@ -62,13 +62,13 @@ class Thread(Shown):
         return f"Thread({quoted(self.title)}, {self.status})"
 
     def _bundle(self) -> Bundle:
-        from agentnb.bundles import thread_bundle  # not before it is shown: Markdown takes time
+        from agentnb.bundles import thread_bundle  # only when shown: loading Markdown takes time
 
         return thread_bundle(self)
 
     @property
     def id(self) -> str:
-        """Its id, which is its agent's."""
+        """Its id, which is also its agent's id."""
         return self._row.id
 
     @property
@@ -170,10 +170,10 @@ class Thread(Shown):
 
 
 def thread_of(thread_id: str, house: House) -> Thread:
-    """A thread of a session by its id, or `last`. One of a run's own agents gets its row here.
+    """A thread of a session by its id, or `last`. A run's own agent gets its thread's row here.
 
     Raises:
-        NoSuchThread: There is none.
+        NoSuchThread: There is no such thread.
     """
     if not isinstance(thread_id, str) or not thread_id.strip():
         raise ValueError(f"A thread's id must be a string, not {literal(thread_id)}.")
@@ -205,9 +205,9 @@ def _added(
 
 
 def own_agents(agent_id: str, house: House) -> list[AgentView]:
-    """A run's own agent and those above it that have no thread yet, the highest first.
+    """A run's own agent and its ancestors that have no thread yet, topmost first.
 
-    Empty if no run has it.
+    Empty if no run has the agent.
     """
     views: list[AgentView] = []
     at: str = agent_id
@@ -218,7 +218,7 @@ def own_agents(agent_id: str, house: House) -> list[AgentView]:
 
 
 def add_own_agents(db: Connection, session_id: str, views: Iterable[AgentView]) -> None:
-    """Have threads for a run's own agents: each with its task and, if it has ended, its answer."""
+    """Add threads for a run's own agents: each with its task and, if it has ended, its answer."""
     now = time.time()
     for view in views:
         if threads.has_thread(db, view.agent_id):
@@ -255,7 +255,7 @@ def add_own_agents(db: Connection, session_id: str, views: Iterable[AgentView]) 
 
 
 def history_of(messages: Sequence[ThreadMessage]) -> tuple[Message, ...]:
-    """A thread's conversation for the next run. Roles alternate: what follows in one is joined."""
+    """A thread's conversation for the next run. Roles alternate: equal neighbours are joined."""
     history: list[tuple[Role, list[str]]] = []
     for message in messages:
         if message.kind is MessageKind.NOTE:

@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from agentnb.tasks.starting import Starter
 
 _POLL_S = 0.2
-"""How often a message looks whether another process has let go of its thread, in seconds."""
+"""Seconds between two checks whether another process has released a message's thread."""
 _WITHDRAWN = "its message was withdrawn"
 
 
 class Turns:
-    """The lines of a session's threads in this process.
+    """The lines of waiting messages of a session's threads in this process.
 
     Args:
         session_id: The session.
-        starter: Starts what an end wakes, or a dead process left.
-        at_work: The session's runs.
+        starter: Starts the runs of messages that an end wakes, or that a dead process left.
+        at_work: The session's working runs.
         news: Messages for their agents.
     """
 
@@ -55,11 +55,11 @@ class Turns:
         self._at_work = at_work
         self._news = news
         self._lines: dict[str, list[_Waiting]] = {}
-        """By thread: the messages of this process that wait or are at work, in order."""
+        """By thread: the messages of this process that wait or have begun, in order."""
 
     @property
     def transactions(self) -> Transactions:
-        """The database that the session's threads and tasks are in."""
+        """The database of the session's threads and tasks."""
         return self._starter.transactions
 
     async def in_turn(
@@ -68,11 +68,11 @@ class Turns:
         request: RequestContext,
         execute: Callable[[Begun | None], Awaitable[OrchestratorResult]],
     ) -> OrchestratorResult:
-        """Wait for a run's turn, run it, and keep its end.
+        """Wait for a run's turn, run it, and store its end.
 
         Args:
-            work: What it works on.
-            request: Its shared state.
+            work: The run's work.
+            request: The run's shared state.
             execute: Runs it, with the conversation before it; `None` for a run that is not on its
                 thread.
         """
@@ -103,7 +103,7 @@ class Turns:
                 del self._lines[work.thread_id]
 
     def drop(self, message: int) -> None:
-        """Drop the run of a message that was taken out of its queue."""
+        """Drop the run of a message that was removed from its queue."""
         for line in self._lines.values():
             for waiting in line:
                 if waiting.message == message:
@@ -118,8 +118,8 @@ class Turns:
         """Begin, as soon as it is this run's turn.
 
         Returns:
-            `None` for a run that is not on its thread: it was cancelled before its turn, or nothing
-            can be kept any more.
+            The conversation before it; `None` for a run that is not on its thread: it was cancelled
+            before its turn, or nothing can be stored any more.
         """
         if work.queued is None and work.recovering is None:
             try:
@@ -137,7 +137,7 @@ class Turns:
         except NotQueued:  # in another process, or by another session with the same id
             request.cancellation.cancel(None, _WITHDRAWN, by="agent")
             await self._let_go(work, request)
-        except StoreTrouble as trouble:  # what was said before cannot be read
+        except StoreTrouble as trouble:  # the conversation so far cannot be read
             request.cancellation.cancel(None, str(trouble), by="limit")
         return None
 
@@ -148,13 +148,13 @@ class Turns:
         waiting: _Waiting,
         line: list[_Waiting],
     ) -> Begun | None:
-        """Begin a queued message, or go on with a run, when its turn has come.
+        """Begin a queued message, or continue a recovered run, when its turn has come.
 
         Returns:
-            `None` if its run is cancelled first.
+            The conversation before it; `None` if its run is cancelled first.
 
         Raises:
-            NotQueued: It was taken out of the queue, or its thread went on without it.
+            NotQueued: It was removed from the queue, or another run has begun on its thread.
             StoreTrouble: The queue cannot be read.
         """
         try_to = partial(self._try_to_resume, request.run_id, work.thread_id)
@@ -164,8 +164,8 @@ class Turns:
         try:
             while request.cancellation.root_reason is None:
                 waiting.news.clear()
-                # A session that closes stops its runs one by one: one that it comes to later must
-                # not begin because an earlier one has ended.
+                # A closing session stops its runs one by one: a later one must not begin because an
+                # earlier one has ended.
                 is_first = line[0] is waiting and not self._starter.is_closed
                 if is_first:
                     begun, adopted = await self.transactions.done(try_to)
@@ -216,7 +216,7 @@ class Turns:
     def _try_to_resume(
         self, run_id: str, thread_id: str, db: Connection
     ) -> tuple[Begun | None, list[Order]]:
-        """Go on with a run that no message began."""
+        """Continue a recovered run that no message began, if that is possible now."""
         transactions = self.transactions
         process = transactions.process
         if pots.is_elsewhere(db, run_id, process=process, is_alive=transactions.is_alive):
@@ -230,7 +230,7 @@ class Turns:
         return begun, []
 
     def _is_elsewhere(self, db: Connection) -> bool:
-        """Whether another process is at work in the session's budget."""
+        """Whether another process works in the session's budget."""
         of = self.transactions
         return self._at_work.session_is_elsewhere(db, process=of.process, is_alive=of.is_alive)
 
@@ -258,7 +258,7 @@ class Turns:
         if begun is not None:
             self._catch_up(db, run_id, queued.pot)
         else:
-            # All that the dead left is looked for in all of the queue: only if there is some.
+            # Looking for what dead processes left scans the whole queue: only if there is any.
             is_left = queue.is_held_up_by_dead(db, queued.message, is_alive=transactions.is_alive)
             return None, self._starter.adopted(db) if is_left else []
         if queued.task is not None and queued.kind is MessageKind.TASK_ASSIGNMENT:
@@ -266,7 +266,7 @@ class Turns:
         return begun, []
 
     async def _let_go(self, work: Work, request: RequestContext) -> None:
-        """Leave a run that was to go on as it was."""
+        """Release a run that was to be recovered, as it was."""
         if work.recovering is not None:
             process = self.transactions.process
             with suppress(StoreTrouble):
@@ -299,7 +299,7 @@ class Turns:
         except OrchestratorError as error:
             await self._keep_end(work, request, error.partial_result, str(error))
             raise
-        # A task that is cancelled from outside ends with the process: the next one goes on.
+        # A task is cancelled from outside when the process ends: the next process recovers the run.
         await self._keep_end(work, request, result, "")
         return result
 
@@ -310,7 +310,7 @@ class Turns:
         result: OrchestratorResult | None,
         error: str,
     ) -> None:
-        """Keep a run's end, and start what it wakes."""
+        """Store a run's end, and start the runs of messages that it wakes."""
         if work.recovering is not None and work.recovering.is_undone:
             with suppress(StoreTrouble):
                 await self._keep_refusal(work, request)
@@ -325,7 +325,7 @@ class Turns:
             await self._starter.start(await self.transactions.done(end))
 
     async def _keep_refusal(self, work: Work, request: RequestContext) -> None:
-        """A run that was to go on no longer fits its record: nothing of it has changed."""
+        """Release a run that no longer fits its record: nothing of it has changed."""
         assert work.recovering is not None
         run_id = request.run_id
         is_stopped = request.cancellation.root_reason != NO_LONGER_FITS
@@ -339,7 +339,7 @@ class Turns:
             await self._starter.start([await self._starter.begin_once_more(work.order, why)])
 
     def _leave(self, work: Work, run_id: str, db: Connection) -> None:
-        """Leave a run that was resumed as it was."""
+        """Undo `resume`: leave the run as it was."""
         queue.leave(db, run_id, process=self.transactions.process)
         if work.recovering is not None and work.recovering.was_exhausted:
             queue.put_back(db, work.thread_id, run_id)
@@ -353,7 +353,7 @@ class _Waiting:
         self.request = request
         self.news = asyncio.Event()
         self.is_dropped = False
-        """Whether its message was taken out of the queue."""
+        """Whether its message was removed from the queue."""
 
     def __lt__(self, other: _Waiting) -> bool:
         return self.message < other.message

@@ -1,7 +1,7 @@
-"""The task system's two messages to an agent, letter for letter.
+"""The task system's two messages to an agent, with their exact wording.
 
 Titles, prompts, notes and names are written by people and by models. None of them can forge a line
-of a message: each but the prompt is folded to one line, and a line of the prompt that looks like a
+of a message: all but the prompt are folded to one line, and a line of the prompt that looks like a
 line of ours gets a quote mark.
 """
 
@@ -19,16 +19,16 @@ HEAD = "[TASK SYSTEM]"
 BEGIN = "--- BEGIN TASK ---"
 END = "--- END TASK ---"
 MOST_NOTES = 3
-"""Newest notes that a completion quotes."""
+"""Most notes that a completion quotes, from the newest on."""
 
 _INDEX = "\x84"
 """Moves a terminal down a line; `str.splitlines` does not know it."""
 _LIKE_DASHES = "\u2043\u2212\u23af\u2500\u2501\u02d7\u30fc\u1173\u4e00"
-"""Signs and letters that look like a dash, and have another category in Unicode."""
+"""Characters that look like a dash but have another category in Unicode."""
 
 
 def format_task_assignment(task: Task) -> str:
-    """The message that gives a task to an agent."""
+    """The message that assigns a task to an agent."""
     return "\n".join(
         [
             f"{HEAD} A new task is assigned to you.",
@@ -44,7 +44,7 @@ def format_task_assignment(task: Task) -> str:
 
 
 def format_task_completion(task: Task) -> str:
-    """The message that tells the agent which created a task that it is completed."""
+    """The message that reports the completion of a task to the agent that created it."""
     lines = [
         f"{HEAD} A task that you created is completed.",
         _title(task),
@@ -57,7 +57,7 @@ def format_task_completion(task: Task) -> str:
 
 
 def _title(task: Task) -> str:
-    # With the quotes of the title marked, what stands between the first and the last is the title.
+    # The title's own quotes are escaped, so that everything between the outer ones is the title.
     title = _folded(task.title).replace('"', '\\"')
     return f'Title: "{title}"'
 
@@ -72,7 +72,7 @@ def _quoted(prompt: str) -> Iterator[str]:
 
 
 def _looks_like_ours(line: str) -> bool:
-    # By what is to be seen: invisible characters before it, another case and look-alikes count.
+    # By what a reader sees: ignores invisible characters before it, case, and look-alikes.
     beginning = look(line).lstrip("\n")[:_LONGEST_HEAD]
     return _OURS.match("".join(map(_plain, beginning))) is not None
 
@@ -82,7 +82,7 @@ _OURS = re.compile(r"---|\[tasksystem\W")
 
 
 def _plain(character: str) -> str:
-    """A dash or a bracket of any script as that of ASCII."""
+    """A dash or a bracket of any script as its ASCII form."""
     if character in _LIKE_DASHES:
         return "-"
     kind = "" if character.isascii() else unicodedata.category(character)
