@@ -15,7 +15,7 @@ from agentnb.core.text import literal
 
 
 class Cassette:
-    """The runs of one file, at the time of reading. Records are created on access.
+    """The runs of one file when it was read. Records are created on access.
 
     Use `Cassette.read`.
     """
@@ -27,7 +27,7 @@ class Cassette:
         self._journals: dict[str, RunJournal] = {}
         self._calls: dict[str, dict[Line, CallRecord]] = {}
         self.notes = notes_of(content)
-        """Notes for a person on a readable file, such as a cut last line. Clauses."""
+        """Notes for a person on a readable file, such as a cut last line; each is a clause."""
 
     @classmethod
     def read(cls, path: str | Path, *, max_bytes: int = MOST_BYTES) -> Cassette:
@@ -39,7 +39,7 @@ class Cassette:
 
         Raises:
             BadCassette: There is no such file, it is not a cassette that this version can read, or
-                it is damaged; with the line.
+                it is damaged; the error names the line.
         """
         path = Path(path)
         return cls(path, read_content(path, max_bytes=max_bytes))
@@ -49,18 +49,18 @@ class Cassette:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of its runs, in the order in which they were recorded first."""
+        """The labels of its runs, in the order in which they were first recorded."""
         return tuple(self._runs)
 
     def __contains__(self, label: object) -> bool:
         return label in self._runs
 
     def journal(self, label: str) -> RunJournal:
-        """What was recorded of a run: finished records, without events.
+        """The finished records of a run, without events.
 
         Ids begin with `root`, which is also `head.thread_id`; `head.run_id` is empty. Times are
-        rounded to a millisecond. Where a number has several calls it is the one that the newest run
-        used.
+        rounded to a millisecond. If several calls have the same number, the one that the newest run
+        used is included.
 
         Raises:
             KeyError: No run has this label.
@@ -71,7 +71,7 @@ class Cassette:
         return self._journals[label]
 
     def calls(self, label: str) -> tuple[CallRecord, ...]:
-        """All calls of a run in file order, also several of one path and number.
+        """All calls of a run in file order, perhaps several with one path and number.
 
         Raises:
             KeyError: No run has this label.
@@ -86,5 +86,5 @@ class Cassette:
 
     @property
     def lines(self) -> Mapping[str, Sequence[Line]]:
-        """The lines of each run by label, in the order of a file that was put into order."""
+        """The lines of each run by label, in the order of an ordered file."""
         return self._runs

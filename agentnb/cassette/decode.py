@@ -1,7 +1,7 @@
-"""Makes records of lines.
+"""Creates records from lines.
 
-A call's request and its pieces are made when they are read: a replay seldom asks for the first, and
-for the second once, so that it need not keep a hundred small values for each call.
+A call's request and its pieces are created when they are read: a replay seldom needs the request,
+and needs the pieces only once, so that it need not keep a hundred small values per call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from agentnb.core.types import (
 )
 
 ROOT_ID = ROOT_PATH
-"""The thread id of every run that a cassette has."""
+"""The thread id of every run in a cassette."""
 
 
 class RecordedCall(CallRecord):
@@ -54,7 +54,7 @@ class RecordedCall(CallRecord):
 
     @property
     def request(self) -> CompletionRequest:
-        """As sent."""
+        """The request as sent."""
         if self._request is not None:
             return self._request
         assert self._line is not None
@@ -62,12 +62,12 @@ class RecordedCall(CallRecord):
 
     @request.setter
     def request(self, value: CompletionRequest) -> None:
-        """For the constructor, and so for `dataclasses.replace`."""
+        """Used by the constructor, and so by `dataclasses.replace`."""
         object.__setattr__(self, "_request", value)
 
     @property
     def limits(self) -> tuple[int, int]:
-        """See `CallRecord.limits`. Does not make the request."""
+        """See `CallRecord.limits`. Does not create the request."""
         if self._request is None and self._line is not None:
             return self._line.fields["request"]["max_tokens"], 0
         return super().limits
@@ -112,7 +112,7 @@ def request_of(line: Line) -> CompletionRequest:
     chain = [line]
     while chain[-1].request is None and (base := chain[-1].base) is not None:
         chain.append(base)
-    for each in reversed(chain):  # not by recursion: an agent may have made many calls
+    for each in reversed(chain):  # without recursion, since an agent may have made many calls
         if each.request is None:
             each.request = _request(each)
     assert line.request is not None
@@ -232,7 +232,7 @@ def _end(fields: Mapping[str, Any]) -> EndRecord:
 
 
 def head_of(fields: Mapping[str, Any]) -> RunHead:
-    """What is known of a run."""
+    """The head of a run."""
     return RunHead(
         run_id="",
         thread_id=ROOT_ID,
@@ -262,7 +262,7 @@ _MAKERS: Mapping[str, _Make] = {
 
 
 def record_of(line: Line) -> Kept:
-    """The record of any line but a run's own and a call's."""
+    """The record of any line except a run's own line and a call's."""
     return _MAKERS[line.kind](line.fields)
 
 
@@ -272,12 +272,12 @@ def calls_of(lines: Iterable[Line]) -> dict[Line, CallRecord]:
 
 
 def journal_of(lines: Sequence[Line], made: Mapping[Line, CallRecord]) -> RunJournal:
-    """All that the newest run of a label did; of each place what was written last.
+    """Everything that the newest run of a label did; for each place, the line written last.
 
-    Calls and tool calls that it did without are left out: nothing may wait for them.
+    Calls and tool calls that it did not use are left out: nothing may wait for them.
 
     Args:
-        lines: In file order, the run's own first.
+        lines: The run's lines in file order, its own line first.
         made: The records of its calls: see `calls_of`.
     """
     newest: dict[str, dict[Any, Line]] = {kind: {} for kind in ("call", *_MAKERS)}
@@ -305,9 +305,9 @@ def journal_of(lines: Sequence[Line], made: Mapping[Line, CallRecord]) -> RunJou
 
 
 def _in_order(ends: Iterable[EndRecord]) -> tuple[EndRecord, ...]:
-    """Ends in the order in which the agents ended, the run's last.
+    """Ends in the order in which the agents ended; the run's end is last.
 
-    Some times may be of an earlier recording; in any case nobody ended before those below.
+    Some times may come from an earlier recording, so sub-agents always precede their parents.
     """
     latest: dict[str, float] = {}
     found = list(ends)

@@ -1,4 +1,4 @@
-"""Makes lines of the records of one run. Nothing of this machine is in them, and no secret."""
+"""Creates lines from the records of one run, without secrets and without data of this machine."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from agentnb.core.types import (
 _Text = Callable[[str], str]
 _CleanPieces = Callable[[Sequence[str]], Sequence[str]]
 _OF_THIS_MACHINE = ("mode", "cassette", "replay_speed", "store")
-"""Settings that say how a run is kept, and nothing of the run."""
+"""Settings that say how a run is stored, and nothing about the run itself."""
 
 
 class RunEncoder:
-    """Makes the lines of one run.
+    """Creates the lines of one run.
 
     Args:
-        label: The run's.
-        thread_id: The root agent's id: texts have `root` in its place if it was made by chance.
+        label: The run's label.
+        thread_id: The root agent's id. If it was made by chance, texts have `root` instead of it.
     """
 
     def __init__(self, label: str, thread_id: str) -> None:
         self._label = label
         self._root_id = thread_id
         self._newest: dict[str, tuple[CallRecord, Line]] = {}
-        """By path: the agent's newest call, and its line."""
+        """By path: the agent's newest call and its line."""
         self._with_id: set[str] = set()
-        """Paths of the agents whose requests have the root's id in a text."""
+        """Paths of the agents whose requests contain the root's id in a text."""
 
     def head(self, head: RunHead, secrets: Secrets) -> Line:
         """The line of the run itself."""
@@ -98,12 +98,11 @@ class RunEncoder:
     def _written(self, fields: Mapping[str, Any], secrets: Secrets) -> str | None:
         """A line as JSON; `None` if something in it must not be written.
 
-        That is seldom, so it is looked for once for all texts: a secret is found in its form in
-        JSON, too.
+        That is rare, so all texts are checked together: a secret is also found in its JSON form.
         """
         try:
             written = encode_json(fields)
-        except ValueError:  # half a character
+        except ValueError:  # a lone surrogate
             return None
         is_clean = secrets.mask(written) is written and not has_id(written, self._root_id)
         return written if is_clean else None
@@ -183,7 +182,7 @@ class RunEncoder:
 
 
 def _day(at_s: float) -> str:
-    """The day of a time. No more: a time of day would be in every diff."""
+    """The day of a time. Without the time of day, which would show in every diff."""
     return datetime.fromtimestamp(at_s, UTC).date().isoformat()
 
 
@@ -197,13 +196,13 @@ def request_fields(
     base: Line | None = None,
     text: _Text = str,
 ) -> dict[str, Any]:
-    """A request as what is new in it.
+    """The part of a request that is new since the agent's previous call.
 
     Args:
         request: The request.
-        model: `provider/model`, as the call has it.
-        last: The agent's call before it; `None` for its first, which says all.
-        base: The line of that call.
+        model: `provider/model` of the call.
+        last: The agent's previous call; `None` for the first, whose whole request is returned.
+        base: The line of the previous call.
         text: Applied to each text.
     """
     messages, fields = request.messages, dict[str, Any]()
@@ -238,19 +237,19 @@ def request_fields(
 
 
 def message_fields(message: Message, text: _Text = str) -> dict[str, Any]:
-    """A message; one of a single text has that in place of its blocks."""
+    """A message as plain values; a message of a single text has the text instead of blocks."""
     content = message.content
     if len(content) == 1 and type(content[0]) is TextBlock:
         return {"role": message.role.value, "content": text(content[0].text)}
-    # A cassette names files: it answers calls by their keys, which are made of the digests, and the
-    # files are the person's own, beside the notebook.
+    # A cassette only names files: calls are answered by their keys, which use the digests, and the
+    # files are the person's own, next to the notebook.
     (named,) = with_media((message,), MediaBlock.named)
     blocks = plain(named.content, text)
     return {"role": message.role.value, "content": blocks}
 
 
 def _has_id(record: CallRecord, thread_id: str) -> bool:
-    """Whether a call's request contains the thread's id."""
+    """Whether a call's request contains the thread's id, if that was made by chance."""
     return relative(record.request, thread_id) is not record.request
 
 
@@ -262,7 +261,7 @@ def _joined(record: CallRecord) -> str:
 
 
 def _without_end(record: CallRecord, count: int) -> CallRecord:
-    """A reply that was cut, without what may be the beginning of a secret at its end."""
+    """A reply that was cut off, without its end, which may be the beginning of a secret."""
     whole, pieces, done = _joined(record), [], 0
     rest = len(whole) - count
     for at_s, text in record.pieces:
@@ -287,7 +286,7 @@ def _add_pieces(fields: dict[str, Any], record: CallRecord, clean: _CleanPieces 
         texts = tuple(clean(texts))
     if (said := "".join(texts)) != text_of(fields):
         fields["text"] = said
-    begun_s = record.at_s - 0.0005  # so that `int` rounds
+    begun_s = record.at_s - 0.0005  # makes `int` round to the nearest millisecond
     gone_ms = [int((at_s - begun_s) * 1000) for at_s in times]
     fields["piece_lengths"] = [*map(len, texts)]
     fields["piece_ms"] = gone_ms if min(gone_ms) >= 0 else [max(0, each) for each in gone_ms]
@@ -311,7 +310,7 @@ def _tool_call(label: str, record: ToolCallRecord, text: _Text) -> dict[str, Any
         fields["is_error"] = True
     if not record.effects:
         fields["effects"] = False
-    if record.media:  # whole: no other place has them, and the calls behind it need them
+    if record.media:  # whole: they are nowhere else, and later calls need them
         fields["media"] = plain(record.media, text)
     if record.unseen:
         fields["unseen"] = list(record.unseen)

@@ -1,7 +1,7 @@
 """Merges a new recording into a cassette's lines. Pure.
 
-A new line that differs from the old one only in times leaves the old one in place: so a diff shows
-what the run did differently, not that it was repeated.
+If a new line differs from the old one only in times, the old one stays: so a diff shows what the
+run did differently, not that it was repeated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from agentnb.core.types import AgentStatus, path_key
 _TIMES = ("at_s", "duration_ms", "piece_ms", "date")
 _RANKS = {kind: place for place, kind in enumerate(KINDS)}
 _MARKED = ("call", "tool_call")
-"""Kinds of lines that are kept while unused, since a prompt may be changed back."""
+"""Kinds of lines that are kept although unused, since a prompt may be changed back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The lines of one recording, in the order in which they were made."""
+    """The lines of one recording, in the order in which they were written."""
 
     label: str
     mode: str
@@ -35,7 +35,7 @@ class Recording:
 
 
 def runs_in(lines: Iterable[Line]) -> dict[str, list[Line]]:
-    """The lines of each run by label, in the order of a file, recordings under way included."""
+    """The lines of each run by label, in file order, including recordings under way."""
     placed, recordings = split(lines)
     runs = {label: arranged(found) for label, found in placed.items()}
     for recording in recordings:
@@ -46,8 +46,8 @@ def runs_in(lines: Iterable[Line]) -> dict[str, list[Line]]:
 def split(lines: Iterable[Line]) -> tuple[dict[str, list[Line]], list[Recording]]:
     """The lines in their places, by label, and the recordings under way.
 
-    A recording whose first line is gone, since another process put the file into order meanwhile,
-    goes beside what is there.
+    If the first line of a recording is gone, because another process put the file into order
+    meanwhile, its other lines are added to the existing ones.
     """
     placed: dict[str, list[Line]] = {}
     found: dict[tuple[str, str], list[Line]] = {}
@@ -64,7 +64,7 @@ def split(lines: Iterable[Line]) -> tuple[dict[str, list[Line]], list[Recording]
 
 
 def arranged(lines: Iterable[Line]) -> list[Line]:
-    """The lines of one run in the order of a file."""
+    """The lines of one run in file order."""
     return sorted(lines, key=_place)
 
 
@@ -86,15 +86,15 @@ def _place_of(fields: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def merged(before: Sequence[Line], recording: Recording) -> list[Line]:
-    """The lines of a run after a recording of it, in the order of a file.
+    """The lines of a run after a recording of it, in file order.
 
     Args:
         before: The old lines.
-        recording: The new lines, which lose the mark of a recording.
+        recording: The new lines; the mark of the recording is removed from them.
     """
     known = dict(_named(before))
     stand: dict[Line, Line] = {}
-    """By old or new line: the one that replaces both."""
+    """By old or new line: the line that replaces both."""
     found: dict[Any, Line] = {}
     is_anew = False
     for name, line in _named(arranged(recording.lines)):
@@ -115,7 +115,7 @@ def merged(before: Sequence[Line], recording: Recording) -> list[Line]:
         kept = _others(known, found, recording.lines)
         stand |= {known[name]: line for name, line in kept.items()}
         found |= kept
-    # Where a number has several calls, the newest is the last of them.
+    # If a number has several calls, the newest comes last.
     names = dict.fromkeys([*(name for name in known if name in found), *found])
     return _bound(arranged([found[name] for name in names]), stand)
 
@@ -126,11 +126,11 @@ _WHOLE = (AgentStatus.COMPLETED, AgentStatus.CANCELLED)
 def _others(
     known: Mapping[Any, Line], found: Mapping[Any, Line], lines: Sequence[Line]
 ) -> dict[Any, Line]:
-    """The lines that an `auto` run did not repeat and keeps.
+    """The old lines that an `auto` run did not repeat, and that are kept.
 
-    A call is not used any more if the run came to its end without it, or made another one in its
-    place. What else was told of the run goes when it has ended. A cancelled run counts as one that
-    came to its end: a replay must not take what stands behind the cancel for what came before it.
+    A call is unused if the run ended without it, or made another call in its place. All other
+    records are dropped once the run has ended. A cancelled run counts as ended: a replay must not
+    take what came after the cancel for what came before it.
     """
     end = next((line for line in lines if is_run_end(line)), None)
     is_whole = end is not None and end.fields["status"] in _WHOLE
@@ -148,7 +148,7 @@ def _others(
 
 
 def _named(lines: Iterable[Line]) -> Iterable[tuple[Any, Line]]:
-    """Each line with what it tells of; orders at one place are counted."""
+    """Each line with its identity; orders at one place are numbered."""
     orders: dict[Any, int] = defaultdict(int)
     for line in lines:
         name = line.identity
@@ -161,19 +161,19 @@ def _named(lines: Iterable[Line]) -> Iterable[tuple[Any, Line]]:
 
 
 def names_of(lines: Iterable[Line]) -> dict[Any, Line]:
-    """The lines of a run by what they tell of."""
+    """The lines of a run by their identities."""
     return dict(_named(lines))
 
 
 def has_same(known: Mapping[Any, Line], line: Line) -> bool:
-    """Whether a line that is not marked tells the same but for times."""
+    """Whether there is an unmarked line that equals this one except for times."""
     ((name, _),) = _named([line])
     other = known.get(name)
     return other is not None and not other.is_unused and _same(other.fields, line.fields)
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two lines tell the same but for times."""
+    """Whether the values of two lines are equal except for times."""
     return _without_times(one) == _without_times(other)
 
 
@@ -182,13 +182,13 @@ def _without_times(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bound(lines: Sequence[Line], stand: Mapping[Line, Line]) -> list[Line]:
-    """The lines of a run, each call's request bound to a call that is among them.
+    """The lines of a run, with each call's request based on a call that is among them.
 
-    A call whose base is gone, or has another reply now, is written anew: it says what it said.
+    A call whose base is gone, or has another reply now, is rewritten with its whole request.
 
     Args:
-        lines: In the order of a file.
-        stand: By line that went: the one in its place.
+        lines: The lines in file order.
+        stand: By replaced line: the line in its place.
     """
     now: dict[Line, Line] = {}
     for line in lines:
@@ -204,7 +204,7 @@ def _bound(lines: Sequence[Line], stand: Mapping[Line, Line]) -> list[Line]:
 
 
 def _says_same(one: Line, other: Line) -> bool:
-    """Whether what goes on from one call may as well go on from another with its key."""
+    """Whether requests based on one call may be based on another one with the same key."""
     if one is other:
         return True
     if one.fields.get("reply") != other.fields.get("reply"):
@@ -213,7 +213,7 @@ def _says_same(one: Line, other: Line) -> bool:
 
 
 def _rebased(line: Line) -> Line:
-    """A call with its whole request."""
+    """The line of a call, rewritten with its whole request."""
     request, fields = request_of(line), json.loads(line.raw)
     for name in ("recording", "mode"):
         fields.pop(name, None)
@@ -231,13 +231,13 @@ def without(lines: Sequence[Line], gone: Iterable[Line]) -> list[Line]:
 
 
 def after_recording(lines: Sequence[Line], own: Recording) -> list[Line]:
-    """The lines of a file after one recording came to its end.
+    """The lines of a file after the end of one recording.
 
-    The lines of other runs stay as they are, byte for byte; so do those of other recordings under
-    way, behind all else.
+    The lines of other runs stay unchanged, byte for byte, and so do those of other recordings under
+    way, which come last.
 
     Args:
-        lines: Of the file; those of the recording itself may be among them.
+        lines: The lines of the file, perhaps including those of the recording itself.
         own: The recording.
     """
     placed, recordings = split(lines)
@@ -253,5 +253,5 @@ def after_recording(lines: Sequence[Line], own: Recording) -> list[Line]:
 
 
 def written(lines: Iterable[Line]) -> bytes:
-    """A whole file."""
+    """The bytes of a whole file with these lines."""
     return b"\n".join([HEAD, *(line.raw for line in lines), b""])

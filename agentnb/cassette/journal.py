@@ -1,4 +1,4 @@
-"""`CassetteJournal` records a run into a cassette; `TeeJournal` hands a run to two journals."""
+"""`CassetteJournal` records a run into a cassette; `TeeJournal` passes a run to two journals."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ MODES = ("record", "auto")
 
 
 class CassetteJournal:
-    """Implements `agentnb.core.protocols.Journal` but for `load`: one run, into one file.
+    """Implements `agentnb.core.protocols.Journal` except `load`, for one run and one file.
 
-    What has finished is in the file when a commit returns. Until its first finished call is in, a
-    run leaves what the file has of its label; then `record` replaces that, and `auto` adds what was
-    not there. With the commit after the run's end the file is put into order. Events are not kept.
+    When a commit returns, everything that has finished is in the file. Before the run's first
+    finished call, the file keeps what it has under the label; then `record` replaces that, and
+    `auto` adds what was missing. The commit after the run's end puts the file into order. Events
+    are not stored.
 
     Args:
-        path: The file. It is made with the first finished call; its folder must be there.
-        label: The run's.
+        path: The file. It is created with the first finished call; its folder must exist.
+        label: The run's label.
         mode: `record` or `auto`.
 
     Raises:
@@ -58,11 +59,11 @@ class CassetteJournal:
         self._encoder: RunEncoder | None = None
         self._waiting: list[Kept] = []
         self._lines: list[Line] = []
-        """All of the run so far, its own line first."""
+        """All lines of the run so far, its own line first."""
         self._unwritten: list[Line] = []
         self._known: dict[Any, Line] | None = None
         self._has_begun = self._has_ended = False
-        """Whether a line of it is in the file, and whether the file is in order again."""
+        """Whether a line of the run is in the file; whether the file is in order again."""
         self._recording = ""
 
     def __repr__(self) -> str:
@@ -76,26 +77,26 @@ class CassetteJournal:
         self._recording = secrets.token_hex(4)
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
-        """Unfinished work is not stored."""
+        """Do nothing: unfinished work is not stored."""
 
     def keep(self, record: Kept) -> None:
-        """Keep a record with the next commit, if it is of something that has finished."""
+        """Store a record with the next commit, if it is a finished one."""
         if self._encoder is None:
             raise RuntimeError("`begin` comes before anything else of a run.")
         if getattr(record, "status", FINISHED) == FINISHED or isinstance(record, EndRecord):
             self._waiting.append(record)
 
     def published(self, entries: Sequence[Entry]) -> None:
-        """Events are not stored: a replay creates them again."""
+        """Do nothing: events are not stored, since a replay creates them again."""
 
     async def commit(self) -> None:
-        """Return when all finished work is in the file.
+        """Wait until all finished work is in the file.
 
         Raises:
-            BadCassette: Somebody damaged the file meanwhile. It is not changed.
+            BadCassette: The file was damaged meanwhile. It is not changed.
             OSError: The file cannot be written.
-            ValueError: A record is not one of a run, so the file would not read any more. Nothing
-                of this commit is in it.
+            ValueError: A record is malformed, so the file could not be read any more. Nothing of
+                this commit is in it.
         """
         if self._waiting:
             await run_in_thread(self._write)
@@ -124,7 +125,7 @@ class CassetteJournal:
                 self._append()
 
     def _append(self) -> None:
-        """Append what is new, once a call has finished: what stood there stands until then."""
+        """Append what is new, once a call has finished; until then, the old lines stay."""
         is_call = any(line.kind == "call" for line in self._unwritten)
         if not self._unwritten or not (self._has_begun or is_call):
             return
@@ -136,7 +137,7 @@ class CassetteJournal:
         self._has_begun, self._unwritten = True, []
 
     def _is_there(self, line: Line) -> bool:
-        """Whether the file says the same already. What `record` finds there is to be replaced."""
+        """Whether the file has an equal line; never in mode `record`, which replaces all lines."""
         if self.mode == "record":
             return False
         if self._known is None:
@@ -148,8 +149,8 @@ class TeeJournal:
     """Passes a run to two journals. Both get everything, even if one fails.
 
     Args:
-        one: Loads; and has what else a journal may have.
-        other: The second one. Its errors are raised after the first one got its part.
+        one: The first journal. It also loads runs, and provides all other methods.
+        other: The second journal. Its errors are raised after the first one got its part.
     """
 
     def __init__(self, one: SupportsCommit, other: SupportsCommit) -> None:
@@ -180,7 +181,7 @@ class TeeJournal:
         self._both("begin", head)
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
-        """A call, or a tool with effects, is about to start."""
+        """Pass on the record of a call, or a tool with effects, that is about to start."""
         self._both("intend", record)
 
     def keep(self, record: Kept) -> None:
@@ -192,14 +193,14 @@ class TeeJournal:
         self._both("published", entries)
 
     async def commit(self) -> None:
-        """Return when both have stored everything so far."""
+        """Wait until both have stored everything so far."""
         try:
             await self.one.commit()
         finally:
             await self.other.commit()
 
     def load(self, run_id: str) -> RunJournal:
-        """All that the first one kept of a run."""
+        """Everything that the first journal stored of a run."""
         return self.one.load(run_id)  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""The lines of a cassette, read and checked, but not yet decoded.
+"""The lines of a cassette, read and checked, but not decoded yet.
 
-A line keeps its bytes: unchanged lines are written back as they were.
+A line keeps its bytes, so unchanged lines are written back exactly.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agentnb.errors import BadCassette
 from agentnb.files import read_file
 
 MOST_BYTES = 1 << 30
-"""Largest cassette that is read."""
+"""Bytes of the largest cassette that is read."""
 HEAD = f'{{"{FORMAT}": {VERSION}}}'.encode()
 _MARKS = ("recording", "mode", "unused")
-"""Fields that say something of the line, and not of the run; the last ones of a line."""
+"""Fields about the line instead of the run; they come last in a line."""
 _CONFLICT = (b"<<<<<<<", b">>>>>>>", b"|||||||", b"=======")
 _RESOLVE = (
     "Keep one side of each conflict, as whole lines, and delete the markers; or keep one of the "
@@ -39,13 +39,13 @@ def encode_json(value: Any) -> str:
     """Plain values as JSON on one line.
 
     Raises:
-        ValueError: There is half a character in a text.
+        ValueError: A text contains a lone surrogate.
     """
     return to_json(value).decode()
 
 
 def dumped(fields: Mapping[str, Any]) -> bytes:
-    """A line, without its end, from plain values without half characters."""
+    """A line without its line end, from plain values without lone surrogates."""
     return escaped_for_json(encode_json(fields)).encode()
 
 
@@ -54,25 +54,25 @@ class Line:
     """One line of a cassette."""
 
     raw: bytes
-    """Without its end."""
+    """The bytes without the line end."""
     fields: dict[str, Any]
-    """Its values, without the marks."""
+    """The values, without the marks."""
     place: int = 0
-    """In the file, from 1; 0 for a line that is new."""
+    """Line number in the file, from 1; 0 for a new line."""
     base: Line | None = None
-    """The call of the same agent that this one's request goes on from."""
+    """The same agent's call that this call's request continues; `None` for a whole request."""
     recording: str = ""
-    """The open recording that wrote it; empty for a line already in its place."""
+    """The recording under way that wrote it; empty for a line in its place."""
     mode: str = ""
-    """`record` or `auto`, of the head of a recording under way."""
+    """`record` or `auto`, in the first line of a recording under way; else empty."""
     is_unused: bool = False
-    """Whether the newest run of its label did without it."""
+    """Whether the newest run of its label did not use it."""
     messages: int = 0
-    """Messages of a call's request."""
+    """Number of messages of a call's request."""
     request: CompletionRequest | None = field(default=None, repr=False)
-    """Once it was made."""
+    """A call's request, once it was created."""
     order: tuple[Any, ...] | None = field(default=None, repr=False)
-    """Its place in the order of a file, once it was asked for: see `agentnb.cassette.fold`."""
+    """Its sort key in file order, once it was computed: see `agentnb.cassette.fold`."""
 
     @property
     def kind(self) -> str:
@@ -81,14 +81,14 @@ class Line:
 
     @property
     def label(self) -> str:
-        """Of its run."""
+        """The label of its run."""
         return self.fields["run"]  # type: ignore[no-any-return]
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What it tells of: two lines of a run with the same one exclude each other.
+        """What the line is about: of two lines of a run with the same identity, only one is kept.
 
-        A call is told by its key, too, and a tool call by what it was given. Orders may repeat.
+        The identity of a call includes its key, that of a tool call its input. Orders may repeat.
         """
         fields = self.fields
         kind = fields["kind"]
@@ -102,7 +102,7 @@ class Line:
         return kind, fields.get("path")
 
     def marked(self, *, unused: bool) -> Line:
-        """The line as it stands in its place, marked or not; itself if that is what it is."""
+        """The line in its place, marked as unused or not; the same object if nothing changes."""
         if not self.recording and not self.mode and unused == self.is_unused:
             return self
         fields = json.loads(self.raw)
@@ -115,10 +115,10 @@ class Line:
 
 
 def checked(line: Line) -> Line:
-    """A line that was made, if it can be read.
+    """Check a new line, and return it.
 
     Raises:
-        ValueError: It cannot.
+        ValueError: The line could not be read back.
     """
     if can_be_read(line.fields):
         return line
@@ -131,7 +131,7 @@ def checked(line: Line) -> Line:
 
 
 def with_recording(raw: bytes, recording: str, mode: str = "") -> bytes:
-    """A line that a recording under way appends: raw bytes without marks, and whose it is."""
+    """A line as a recording under way appends it: raw bytes without marks, then its own marks."""
     first = f',"mode":"{mode}"' if mode else ""
     return raw[:-1] + first.encode() + _end_of(recording) + b"\n"
 
@@ -158,14 +158,14 @@ class Content:
     lines: tuple[Line, ...] = ()
     notes: tuple[str, ...] = ()
     end: int = 0
-    """Bytes up to the end of the last whole line."""
+    """Number of bytes up to the end of the last complete line."""
 
 
 def read_content(path: Path, *, max_bytes: int = MOST_BYTES) -> Content:
     """Read and check a cassette.
 
     Raises:
-        BadCassette: It cannot be read, or is damaged.
+        BadCassette: The file cannot be read, or is damaged.
     """
     return content_of(read_bytes(path, max_bytes=max_bytes), str(path))
 
@@ -174,7 +174,7 @@ def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
     """The bytes of a cassette.
 
     Raises:
-        BadCassette: There is none, or it cannot be read.
+        BadCassette: There is no such file, or it cannot be read.
     """
     try:
         return read_file(path, max_bytes=max_bytes)
@@ -184,7 +184,7 @@ def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
             "notebook, rename its cassette, too."
         )
         raise BadCassette(str(path), None, "there is no such file", fix=fix) from None
-    except (OSError, ValueError) as error:  # `ValueError`: a name that no system has
+    except (OSError, ValueError) as error:  # `ValueError`: an impossible file name
         why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
         why = why[:1].lower() + why[1:]
         raise BadCassette(str(path), None, why, fix=_NOT_THIS) from None
@@ -197,13 +197,13 @@ def content_of(
 
     Args:
         data: The whole file.
-        source: Its name, for the error.
+        source: The file's name, for the error.
         without: A recording of this process, whose lines are left out.
-        checks_values: Whether to check what a replay reads of verdicts and orders, too. A journal
-            has to keep any.
+        checks_values: Whether to check also what a replay reads of verdicts and orders. A journal
+            must keep any.
 
     Raises:
-        BadCassette: They are not a cassette, or damaged.
+        BadCassette: The bytes are not a cassette, or damaged.
     """
     lines = data.split(b"\n")
     reader = _Reader(source, is_cut=bool(lines[-1]), checks_values=checks_values)

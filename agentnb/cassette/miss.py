@@ -1,7 +1,7 @@
 """Why a call has no record: the nearest recorded call, and the differences. Pure.
 
-The work is bounded: of a run's many calls only those at the same path are compared whole, the
-others by the beginning of what was new in them; and of long texts only the part that differs.
+The work is bounded: only calls at the same path are compared whole, all others by the beginning of
+what was new in them; and of long texts, only the part that differs is compared.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from agentnb.core.types import (
 _WIDEST = 100
 """Most characters of a line of the text."""
 _MOST_SHOWN = 4
-"""Differences that the text shows."""
+"""Most differences that the text shows."""
 _MOST_COMPARED = 50
-"""Calls of the same path that are compared whole."""
+"""Most calls of the same path that are compared whole."""
 _BEGINNING = 300
-"""Characters of a message by which the calls of other agents are compared."""
+"""Leading characters of a message by which the calls of other agents are compared."""
 _WORD = re.compile(r"\w+")
 _NO_WORD = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
@@ -65,7 +65,7 @@ class Miss:
     source: str
     """The cassette."""
     label: str
-    """The run's; so are the next two the agent's."""
+    """The run's label; the next two are the agent's path and the call's number."""
     path: str
     number: int
     model: str
@@ -73,11 +73,11 @@ class Miss:
     has_run: bool
     """Whether the cassette has a run of this label."""
     nearest: tuple[str, int] | None
-    """Path and number of the nearest call that was recorded; `None` if the run has none."""
+    """Path and number of the nearest recorded call; `None` if the run has none."""
     line: int | None
-    """Its line in the file, from 1."""
+    """Line number of that call in the file, from 1."""
     differences: tuple[Difference, ...]
-    """Empty without a nearest call, and if that is the same."""
+    """The differences; empty without a nearest call, or if that call is equal."""
 
     @property
     def advice(self) -> str:
@@ -103,15 +103,15 @@ def explain(
 
     Args:
         cassette: The cassette.
-        label: The run's.
-        path: The agent's.
-        number: The call's, among those of its agent.
+        label: The run's label.
+        path: The agent's path.
+        number: The call's number among the agent's calls.
         request: The call.
         model: `provider/model`.
-        key: The call's.
+        key: The call's key.
     """
     lines = [line for line in cassette.lines.get(label, ()) if line.kind == "call"]
-    with without_collector():  # a set of words for each of thousands of calls
+    with without_collector():  # makes a set of words for each of perhaps thousands of calls
         near = _nearest(lines, path, number, request, model)
     return Miss(
         str(cassette.path),
@@ -148,7 +148,7 @@ def _nearest(
 
 
 def _distance(line: Line, request: CompletionRequest, model: str) -> tuple[float, ...]:
-    """The less, the nearer: parts that differ, messages that differ, words that differ."""
+    """The distance of a recorded call: parts and messages that differ, then unlikeness of words."""
     recorded = request_of(line)
     parts = (line.fields["model"] != model) + (recorded.system != request.system)
     parts += recorded.tools != request.tools
@@ -180,7 +180,7 @@ def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
 
 
 def _differences(line: Line, request: CompletionRequest, model: str) -> Iterator[Difference]:
-    mask = known_secrets().mask  # what was recorded is masked
+    mask = known_secrets().mask  # the recorded texts are masked, too
 
     def differs(part: str, one: str, other: str, role: str = "") -> Iterator[Difference]:
         other = mask(other)
@@ -214,13 +214,13 @@ def _as_json(value: Any) -> str:
 
 
 def _tools_in_words(tools: Sequence[ToolSpec]) -> str:
-    """Tools in order of name: as their order does not count."""
+    """The tools as text, in order of name, since their order does not count."""
     ordered = sorted(tools, key=lambda tool: tool.name)
     return " ".join([f"{t.name}: {t.description} {_as_json(t.input_schema)}" for t in ordered])
 
 
 def _text_of(message: Message) -> str:
-    """All that a model reads of a message. Ids do not count."""
+    """Everything that a model reads of a message, as text. Ids do not count."""
     said: list[str] = []
     for block in message.content:
         match block:
@@ -232,7 +232,7 @@ def _text_of(message: Message) -> str:
                 said.append(f"{name}({_as_json(given)})")
             case ToolResultBlock(text=text, is_error=is_error):
                 said.append(f"(error) {text}" if is_error else text)
-            case MediaBlock():  # two files may have one name and one size
+            case MediaBlock():  # with the digest: two files may have the same name and size
                 said.append(f"{media_words(block)} {block.digest[:12]}")
     return "\n".join(said)
 
@@ -273,7 +273,7 @@ def _story(miss: Miss) -> Iterator[str]:
 
 
 def _wrapped(lines: Sequence[str]) -> Iterator[str]:
-    """Lines of at most `_WIDEST` characters, each at most two of them."""
+    """The lines wrapped at `_WIDEST` characters; each becomes at most two lines."""
     for line in lines:
         if len(line) <= _WIDEST:
             yield line

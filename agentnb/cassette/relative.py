@@ -1,4 +1,4 @@
-"""Texts and keys without the thread id of a run, which is another one with each recording.
+"""Texts and keys without the thread id of a run, which differs in each recording.
 
 Only an id that agentnb made by chance is replaced: a thread that a person named keeps its name.
 """
@@ -22,17 +22,20 @@ _MADE = re.compile(r"nb_[0-9]{8}_[a-z0-9]{6}(\.[0-9]+)*")
 
 
 def has_id(text: str, thread_id: str) -> bool:
-    """Whether a text has the id in it, if that was made by chance."""
+    """Whether a text contains the id, if that was made by chance."""
     return thread_id in text and _MADE.fullmatch(thread_id) is not None
 
 
 def relative_text(text: str, thread_id: str) -> str:
-    """`text` with `root` in place of the run's thread id."""
+    """`text` with `root` instead of the run's thread id."""
     return text.replace(thread_id, ROOT_PATH) if has_id(text, thread_id) else text
 
 
 def relative_pieces(pieces: Sequence[str], thread_id: str) -> list[str]:
-    """`relative_text` for the pieces of one text: as many, also where the id spans several."""
+    """`relative_text` for the pieces of one text, even if the id spans several of them.
+
+    The number of pieces stays the same.
+    """
     whole, found, begun = "".join(pieces), list[str](), 0
     if not has_id(whole, thread_id):
         return [*pieces]
@@ -53,21 +56,21 @@ def relative_key(
     thread_id: str,
     secrets: Secrets | None = None,
 ) -> str:
-    """The key by which a cassette has a call: its own, unless its request has the thread's id.
+    """The key of a call in a cassette: its own, unless its request contains the thread's id.
 
     Args:
         model: `provider/model`.
-        request: The call, as it is sent in this run.
-        key: Its key.
+        request: The call as it is sent in this run.
+        key: The call's key.
         thread_id: The id of this run's root.
-        secrets: What is masked; the secrets that are known now when left out.
+        secrets: The secrets to mask; by default those that are known now.
     """
     replaced = relative(request, thread_id)
     return key if replaced is request else CallKeys(secrets).key_of(model, replaced)
 
 
 def relative(value: T, thread_id: str) -> T:
-    """A value of ours with `relative_text` applied; the same one if no text has the id."""
+    """A value of ours with `relative_text` applied; the same object if no text contains the id."""
     found: Any = value
     if isinstance(value, Enum):
         return value

@@ -1,7 +1,7 @@
 """The shape of each kind of line, checked while the JSON is read.
 
-One compiled validator reads and checks a line in a few microseconds, so all of a file is checked
-when it is opened. Unknown fields are passed over: a later version may add some.
+One compiled validator reads and checks a line in a few microseconds, so a whole file is checked
+when it is opened. Unknown fields are ignored, since a later version may add some.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic_core import SchemaValidator, ValidationError
 from agentnb.core.types import MOST, AgentStatus, Role
 
 FORMAT, VERSION = "agentnb_cassette", 1
-"""The key of the head, and its value. Increased when an older reader would misunderstand a file."""
+"""Key and value of the file's head. The version increases if older readers would misread a file."""
 KINDS = ("run", "call", "tool_call", "verdict", "order", "end")
 _LONGEST_S = 1e9
 _Schema = dict[str, Any]
@@ -263,7 +263,7 @@ _VALUES: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     },
     "lost": {"number": int, "tokens": int},
 }
-"""What a replay reads of a verdict's value, by the verdict's kind. `recalled` is a list."""
+"""By the verdict's kind: what a replay reads of the verdict's value. `recalled` is a list."""
 
 
 def read_line(line: bytes, *, checks_values: bool = True) -> dict[str, Any]:
@@ -271,7 +271,7 @@ def read_line(line: bytes, *, checks_values: bool = True) -> dict[str, Any]:
 
     Args:
         line: The line.
-        checks_values: Whether to check what a replay reads of verdicts and orders, too.
+        checks_values: Whether to check also what a replay reads of verdicts and orders.
 
     Raises:
         ValueError: It is not a line of a cassette; the message is a clause.
@@ -288,13 +288,13 @@ def read_line(line: bytes, *, checks_values: bool = True) -> dict[str, Any]:
 
 
 def can_be_read(fields: Mapping[str, Any]) -> bool:
-    """Whether a line of these values can be read. Faster than to write and read it.
+    """Whether a line with these values can be read. Faster than writing and reading it.
 
-    The lengths and times of pieces are taken for lists of whole numbers: the encoder made them.
-    `False` may also mean that this is not known: `read_line` says it.
+    Assumes that the lengths and times of pieces are lists of whole numbers, as the encoder makes
+    them. `False` may also mean that this is unknown; then `read_line` decides.
     """
     rest = dict(fields)
-    for name in ("piece_lengths", "piece_ms"):  # whole numbers of ours, and most of the values
+    for name in ("piece_lengths", "piece_ms"):  # our own whole numbers, and most of the values
         numbers = rest.pop(name, None)
         if numbers and not 0 <= min(numbers) <= max(numbers) <= MOST:
             return False
@@ -309,13 +309,13 @@ def can_be_read(fields: Mapping[str, Any]) -> bool:
 
 
 def _why(error: ValidationError) -> str:
-    """The error, without its value, which may be a whole prompt."""
+    """The error in words, without the wrong value, which may be a whole prompt."""
     found = error.errors(include_url=False, include_input=False, include_context=False)
-    deepest = max(found, key=lambda each: len(each["loc"]))  # of what may be several things
+    deepest = max(found, key=lambda each: len(each["loc"]))  # a union reports several errors
     words, kind = deepest["msg"], deepest["type"]
     if kind == "json_invalid":
         return f"it is not JSON ({words.removeprefix('Invalid JSON: ')})"
-    # The first part is the kind of the line; names of types are not in the line.
+    # The first part is the kind of the line; names of types do not occur in the line.
     place = ".".join(str(part) for part in deepest["loc"][1:] if not _IS_TYPE.match(str(part)))
     if kind == "missing":
         return f"`{place}` is missing"

@@ -1,4 +1,4 @@
-"""Calls that no run needs any more, and taking them out of the file."""
+"""Finds the calls that no run needs any more, and removes them from the file."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class UnusedCall:
-    """A call, or a tool call, that its label's newest run did without."""
+    """A call, or a tool call, that the newest run of its label did not use."""
 
     label: str
     path: str
     number: int
     key: str
-    """Of a model call; empty for a tool call."""
+    """The key of a model call; empty for a tool call."""
     what: str
     """The model, or the tool."""
     begins: str
@@ -45,8 +45,8 @@ def unused(
 
     Args:
         cassette: The cassette.
-        used: By label: path, number and key of each call that was used. Of labels that are not
-            in it, and of tool calls, those count that the newest `auto` run of the label left out.
+        used: By label: path, number and key of each used call. For other labels, and for tool
+            calls, those are unused that the newest `auto` run of the label did not use.
     """
     return tuple(
         [
@@ -78,7 +78,7 @@ def _as_value(line: Line) -> UnusedCall:
 
 
 def newest_text(line: Line) -> str:
-    """The text of the newest message that is new in a call's request."""
+    """The text of the newest message of the new part of a call's request."""
     for message in reversed(line.fields["request"]["new"]):
         if message == "reply":
             continue
@@ -92,17 +92,17 @@ def newest_text(line: Line) -> str:
 def prune(path: str | Path) -> tuple[UnusedCall, ...]:
     """Remove the unused calls from a file, and put the file into order.
 
-    The lines of recordings that came to no end get their places, too: use it while nothing records.
+    The lines of unfinished recordings get their places, too: call it while nothing records.
 
     Args:
         path: The cassette.
 
     Returns:
-        The removed calls, in file order. Without any the file stays as it is.
+        The removed calls, in file order. If there are none, the file is unchanged.
 
     Raises:
         BadCassette: The file cannot be read, or is damaged. It is unchanged.
-        OSError: It cannot be written, and is unchanged.
+        OSError: The file cannot be written. It is unchanged.
     """
     gone: list[UnusedCall] = []
 

@@ -1,4 +1,4 @@
-"""Which words of two texts differ, on one short line. Pure, and bounded for texts of any size."""
+"""The words that differ in two texts, on one short line. Pure, and bounded for any texts."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from agentnb.core.text import visible
 
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 _AROUND = 4
-"""Tokens that do not differ, on each side: about two words and their blanks."""
+"""Equal tokens shown on each side: about two words and their blanks."""
 _MOST_MATCHED = 120
-"""Tokens on each side in which equal ones are looked for: the work grows with the square."""
+"""Most tokens of each text that are matched, since the work grows with the square."""
 _MOST_OF_A_SIDE = 50
-"""Characters of a run of words that differ."""
+"""Most characters of a run of words that differ."""
 _MOST = 150
-"""Characters of the whole line."""
+"""Most characters of the whole line."""
 _PIECE = 4_000
-"""Characters read after the first difference."""
+"""Most characters read after the first difference."""
 
 
 def word_difference(old: str, new: str) -> str:
     """The difference between two texts, as `a few words [-old-]{+new+} around it`.
 
-    Secrets are masked, control characters visible, white space folded but where it differs.
+    Secrets are masked, control characters are visible, and white space is folded except where it
+    differs.
 
     Args:
-        old: The text that was recorded.
-        new: The text that is there now, another one.
+        old: The recorded text.
+        new: The present text, a different one.
 
     Returns:
         One line of at most 150 characters.
     """
     first = _first_difference(old, new)
-    # From the beginning of the word, and of the few before it.
+    # Include the beginning of the word, and the few words before it.
     begin = max(0, first - 60)
     cut_old, cut_new = old[begin : first + _PIECE], new[begin : first + _PIECE]
     a, b = _TOKEN.findall(cut_old), _TOKEN.findall(cut_new)
@@ -87,7 +88,7 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
 
 def _change(old: Sequence[str], new: Sequence[str]) -> str:
     gone, come = "".join(old), "".join(new)
-    is_blank = not (gone.strip() or come.strip())  # only white space differs: it must be seen
+    is_blank = not (gone.strip() or come.strip())  # only white space differs: make it visible
     gone, come = (_shown(each, is_blank) for each in (gone, come))
     return (f"[-{gone}-]" if gone else "") + (f"{{+{come}+}}" if come else "")
 

@@ -1,9 +1,9 @@
 """`CassetteFile`: the only writer of a cassette in this process.
 
 Finished work of a run is appended as whole lines, so a killed process leaves a readable file. At
-the end of a run the file is replaced by one in order. Both happen under a lock of the file that
-other processes respect (not on Windows, and not on every network home), and the file is read again
-before it is replaced, so none loses what another wrote.
+the end of a run, the file is replaced by an ordered one. Both happen under a file lock that other
+processes respect (not on Windows, and not on every network home), and the file is read again before
+it is replaced, so that no process loses what another one wrote.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agentnb.files import replace_file
 if os.name == "nt":  # pragma: no cover
 
     def _lock(file: BinaryIO) -> None:
-        """No lock leaves the file readable for others."""
+        """Do nothing: here a lock would keep other processes from reading the file."""
 
 else:
     import fcntl
@@ -46,15 +46,15 @@ else:
 
 _Act = Callable[[Content], Sequence[Line] | None]
 _State = tuple[int, int, int]
-"""Number, size and time of a file: whether somebody else wrote to it."""
+"""Number, size and time of a file: they change if another process writes to it."""
 _files: weakref.WeakValueDictionary[Path, CassetteFile] = weakref.WeakValueDictionary()
 _recent: deque[CassetteFile] = deque(maxlen=4)
-"""Those used last, so that a notebook's next run need not read its file again."""
+"""The files used last, so that a notebook's next run need not read its file again."""
 _making = threading.Lock()
 
 
 def file_at(path: str | Path) -> CassetteFile:
-    """The writer of a file: one for each file, while it is in use and a while longer."""
+    """The writer of a file: one per file, as long as it is in use, and a while longer."""
     real = Path(os.path.realpath(path))
     with _making:
         found = _files.get(real)
@@ -68,24 +68,24 @@ class CassetteFile:
     """Appends to one file, and puts it into order. For any thread.
 
     Args:
-        path: The file; its folder must be there.
+        path: The file; its folder must exist.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._one = threading.Lock()
         self._state: _State | None = None
-        """After this process wrote or read it last."""
+        """The file's state when this process last wrote or read it."""
         self._content: Content | None = None
-        """The newest reading, or `None`."""
+        """The content as last read; `None` if that is outdated."""
         self._added: set[str] = set()
-        """Recordings of this process that were appended to since."""
+        """Recordings of this process that have appended since."""
 
     def check(self) -> None:
-        """Check that the file can be recorded into: it is a cassette, or not there yet, or empty.
+        """Check that a run can be recorded into the file: a cassette, an empty or no file.
 
         Raises:
-            BadCassette: It is damaged, or something else.
+            BadCassette: The file is damaged, or something else.
         """
         with self._one:
             try:
@@ -98,11 +98,11 @@ class CassetteFile:
                 return
             data = read_bytes(self.path)
             self._content, self._added = content_of(data, str(self.path)), set()
-            # What is appended to a line without an end would become a part of it.
+            # Anything appended to a line without an end would become part of that line.
             self._state = state if data.endswith(b"\n") else None
 
     def content(self) -> Content:
-        """What the file had when it was read last: see `check`."""
+        """The content of the file when it was last read: see `check`."""
         self.check()
         with self._one:
             if self._content is None:
@@ -119,8 +119,8 @@ class CassetteFile:
             recording: Their mark.
 
         Raises:
-            BadCassette: Somebody else damaged the file meanwhile; it is unchanged.
-            OSError: It cannot be written.
+            BadCassette: Another process damaged the file meanwhile; it is unchanged.
+            OSError: The file cannot be written.
         """
         with self._one, self._locked() as file:
             state = _state_of(os.fstat(file.fileno()))
@@ -135,11 +135,11 @@ class CassetteFile:
             self._state = _state_of(os.fstat(file.fileno()))
 
     def _make_room(self, file: BinaryIO, state: _State) -> None:
-        """Somebody else wrote: a line that was not finished must not become one in the middle."""
+        """After another process wrote: keep an unfinished line from staying inside the file."""
         known = self._state
         if known is not None and known[0] == state[0] and known[1] < state[1]:
             file.seek(known[1])
-            if are_appended(file.read()):  # what stood before is what it was
+            if are_appended(file.read()):  # everything before is unchanged
                 return
         file.seek(0)
         data = file.read()
@@ -150,26 +150,26 @@ class CassetteFile:
             file.write(b"\n")
 
     def finish(self, own: Recording, recording: str) -> None:
-        """Put the file into order after a recording came to its end.
+        """Put the file into order after the end of a recording.
 
         Args:
-            own: All of the recording.
+            own: The whole recording.
             recording: Its mark in the file.
 
         Raises:
-            BadCassette: Somebody else damaged the file meanwhile; it is unchanged.
-            OSError: It cannot be written, and is unchanged.
+            BadCassette: Another process damaged the file meanwhile; it is unchanged.
+            OSError: The file cannot be written; it is unchanged.
         """
         self._replace(lambda content: after_recording(content.lines, own), without=recording)
 
     def change(self, act: _Act) -> None:
-        """Replace the file by the lines that `act` makes of it; `None` leaves it as it is.
+        """Replace the file's lines by what `act` returns for them; `None` changes nothing.
 
         Raises:
-            BadCassette: It is damaged, or there is none.
-            OSError: It cannot be written, and is unchanged.
+            BadCassette: The file is damaged, or does not exist.
+            OSError: The file cannot be written; it is unchanged.
         """
-        read_bytes(self.path)  # so that no file is made where there is none
+        read_bytes(self.path)  # raises if there is no file, so that none is created
         self._replace(act)
 
     def _replace(self, act: _Act, without: str = "") -> None:
@@ -184,7 +184,7 @@ class CassetteFile:
                     content = content_of(
                         data, str(self.path), without=without, checks_values=not without
                     )
-            # What it becomes is known only when it is there.
+            # The new state is known only after the replacement.
             self._state, self._content, self._added = None, None, set()
             with without_collector():
                 lines = act(content)
@@ -200,7 +200,7 @@ class CassetteFile:
 
     @contextmanager
     def _locked(self) -> Iterator[BinaryIO]:
-        """The file, open to read and append, and locked against other processes."""
+        """The file, open for reading and appending, and locked against other processes."""
         while True:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
             with os.fdopen(os.open(self.path, flags, 0o666), "r+b", buffering=0) as file:
@@ -212,7 +212,7 @@ class CassetteFile:
     def _is_there(self, file: BinaryIO) -> bool:
         """Whether an open file is still the one at the path.
 
-        Another process may have replaced it before this one had the lock.
+        Another process may have replaced it before this one got the lock.
         """
         try:
             return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
