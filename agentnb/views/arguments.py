@@ -1,6 +1,6 @@
-"""The arguments of a tool call for a person to read: code as code, all else by name and value.
+"""The arguments of a tool call for a person: code as code, everything else by name and value.
 
-All texts are visible texts, and none can pass for another argument: a value is a text of its own.
+All texts are visible texts, and no value can pass for another argument.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agentnb.core.codec import plain
 from agentnb.core.text import visible, visible_text
 
 MOST_OF_CODE = 20_000
-"""Characters of code that the details of a call show; of longer code the beginning and the end."""
+"""Most characters of code in the details of a call; longer code shows its beginning and end."""
 _NAME_LENGTH = 200
 _ONE_LINE = 100
-"""Characters of a list or a dict that is shown on one line."""
+"""Most characters of a list or a dict that is shown on one line."""
 
 
 def code_in(name: str, given: Any) -> str | None:
-    """The code of a call that is nothing else, as it is; `None` for any other call."""
+    """The code of a call whose only argument is code, unchanged; `None` for any other call."""
     if name != PYTHON or not isinstance(given, Mapping) or [*given] != ["code"]:
         return None
     code = given["code"]
@@ -30,13 +30,13 @@ def code_in(name: str, given: Any) -> str | None:
 
 
 def shown_code(code: str) -> str:
-    """Code as visible text. If it is too long, a line in its middle counts what is left out."""
+    """Code as visible text. If it is too long, a line in the middle says how much is left out."""
     code = visible_text(code.strip("\n"))
     if len(code) <= MOST_OF_CODE:
         return code
     half = MOST_OF_CODE // 2
     head, tail = code[:half], code[-half:]
-    # Whole lines, unless one of them is as long as all that is shown.
+    # Cut at line ends, unless one line fills everything that is shown.
     head = head[: head.rfind("\n")] if head.rfind("\n") > half // 2 else head
     at = tail.find("\n")
     tail = tail[at + 1 :] if 0 <= at < half // 2 else tail
@@ -45,7 +45,7 @@ def shown_code(code: str) -> str:
 
 
 def values_in(given: Any) -> list[tuple[str, str]]:
-    """Names and values, whole: texts as they are with their lines, all else as JSON."""
+    """Names and whole values: texts unchanged, with their lines, everything else as JSON."""
     values = plain(given)
     if not isinstance(values, dict):
         values = {} if values is None else {"input": values}
@@ -53,7 +53,7 @@ def values_in(given: Any) -> list[tuple[str, str]]:
 
 
 def lines_of(name: str, given: Any) -> str:
-    """The arguments of a call as indented lines, whole; empty for none."""
+    """The whole arguments of a call as indented lines; empty for none."""
     code = code_in(name, given)
     if code is not None:
         return indent(visible_text(code.strip("\n")), "    ", lambda _: True)
@@ -74,7 +74,7 @@ def _readable(value: Any) -> str:
 
 
 def _reads_as_other(text: str) -> bool:
-    """Whether a text without quotes would pass for nothing, a number, `true` or a quoted text."""
+    """Whether a text without quotes would read as nothing, a number, `true` or a quoted text."""
     if not text.strip():
         return True
     if len(text) > _ONE_LINE or text.lstrip()[0] in "[{":

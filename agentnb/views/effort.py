@@ -22,8 +22,8 @@ from markdown_it.utils import EnvType
 from agentnb.views.formulas import Closers
 
 MOST_FORMULAS, MOST_OF_FORMULAS = 500, 20_000
-"""Formulas of one answer that are typeset, and their characters: together they take the browser a
-few seconds."""
+"""Most formulas of one answer that are typeset, and most characters of them: together they take the
+browser a few seconds."""
 
 _TIMES_AS_LONG, _AND_MORE = 20, 500
 """The HTML of an answer of n characters has at most 20 n + 500 characters, and a sentence."""

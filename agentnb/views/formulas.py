@@ -12,17 +12,17 @@ from __future__ import annotations
 import re
 
 MOST_LENGTH = 4_000
-"""Characters of one formula."""
+"""Most characters of one formula."""
 
 MOST_DEPTH = 12
-"""Nesting of braces, environments, `\\left` and formulas within text. At 20 MathJax takes no longer
-than for the same formulas side by side; at 100 the page crashes."""
+"""Most levels of braces, environments, `\\left` and formulas within text. At 20 MathJax takes no
+longer than for the same formulas side by side; at 100 the page crashes."""
 
 _MOST_DEPTH_OF_ARROW = 3
 """MathJax measures the text above an arrow twice, so each level doubles the time."""
 
 MOST_CELLS = 1_000
-"""Cells of all tables of a formula; MathJax fills each row to the width of the widest."""
+"""Most cells of all tables of a formula; MathJax fills each row to the width of the widest."""
 
 _GREEK = """
     alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa varkappa lambda mu
@@ -85,7 +85,7 @@ _ARROWS = """
 _LONG_ARROWS = frozenset(
     "xleftarrow xrightarrow xleftrightarrow xLeftarrow xRightarrow xLeftrightarrow xmapsto".split()
 )
-"""They grow with the text above them."""
+"""Arrows that grow with the text above them."""
 _BUILT = """
     frac dfrac tfrac cfrac binom dbinom tbinom sqrt root of over atop choose brace brack
     hat widehat check tilde widetilde bar overline underline acute grave breve vec dot
@@ -114,7 +114,7 @@ _FENCES = """
 _WITH_TEXT = frozenset(
     "text textrm textbf textit textsf texttt textup textnormal mbox hbox tag".split()
 )
-"""Their argument is text, in which `$` begins a formula."""
+"""Commands whose argument is text, in which `$` begins a formula."""
 
 COMMANDS = (
     frozenset(
@@ -296,7 +296,7 @@ class _Table:
 
     def __init__(self) -> None:
         self.here = 1
-        """Cells in the current row."""
+        """Number of cells in the current row."""
         self._rows = 0
         self._widest = 1
 
@@ -316,7 +316,7 @@ START = re.compile(r"\$\$?|\\\\?[(\[]|\\begin\{[A-Za-z]+\*?\}")
 """Openers of a formula, for MathJax and for JupyterLab's own Markdown."""
 
 _MOST_CLOSERS = 64
-"""Different environment names in one text; later ones do not begin a formula."""
+"""Most different environment names in one text; later ones do not begin a formula."""
 
 
 class Closers:

@@ -1,4 +1,4 @@
-"""What the program runs in, and what a cell there is to show."""
+"""The front end in which the program runs, and what a cell should show there."""
 
 from __future__ import annotations
 
@@ -44,6 +44,6 @@ def is_notebook() -> bool:
 
 def shell_at_hand() -> Any:
     """The IPython that this process runs in; `None` in a script."""
-    # Without an import: a script must not load IPython to learn that it is not there.
+    # Without an import: a script must not load IPython only to find that it is not used.
     ipython = sys.modules.get("IPython")
     return None if ipython is None else getattr(ipython, "get_ipython", lambda: None)()

@@ -1,4 +1,4 @@
-"""A tree as plain text with marks at some of its agents: why a run is not what was expected."""
+"""A tree as plain text with marks at some agents, to show why a run differs from expectations."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from agentnb.core.types import AgentNode
 from agentnb.views.outline import outline
 
 MOST_LINES = 15
-"""Agents that are shown of a longer tree: few enough for an error's longest message."""
+"""Most agents that are shown of a tree: few enough for the longest error message."""
 _MOST_MARKED = 5
 _NOTE_LENGTH = 80
 
 
 def marked_outline(root: AgentNode, marks: Mapping[str, str]) -> str:
-    """One line for each agent: path, status, task, tokens. The marked ones begin with `> `.
+    """One line per agent: path, status, task, tokens. Lines of marked agents begin with `> `.
 
-    A long tree is shortened: the first marked agents stay, with those above and beside them.
+    A long tree is shortened: the first marked agents stay, with their ancestors and siblings.
 
     Args:
         root: The tree.
-        marks: A few words for the end of an agent's line, by its path; they may be empty.
+        marks: By path: a few words for the end of the agent's line; they may be empty.
     """
     nodes = [*root.walk()]
-    # Without notes the outline has one line for each agent, in the same order.
+    # Without notes, the outline has one line per agent, in the same order.
     lines = [
         _line(text, node, marks.get(node.path))
         for node, text in zip(nodes, outline(root).split("\n"), strict=True)
@@ -57,7 +57,7 @@ def _chosen(nodes: Sequence[AgentNode], marked: Sequence[int]) -> list[int]:
 
 
 def _above(nodes: Sequence[AgentNode], place: int) -> list[int]:
-    """The agents above one, the nearest first."""
+    """The places of an agent's ancestors, nearest first."""
     places = {node.agent_id: at for at, node in enumerate(nodes)}
     found: list[int] = []
     parent = nodes[place].parent_id

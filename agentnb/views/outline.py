@@ -1,4 +1,4 @@
-"""A tree of agents as plain text, for where nothing else can be shown.
+"""A tree of agents as plain text, for places where nothing else can be shown.
 
 The same tree gives the same text in every replay: paths, but no ids, times, tokens or colours. Each
 agent has exactly one line.
@@ -29,7 +29,7 @@ GLYPHS: Mapping[AgentStatus, str] = {
     AgentStatus.INTERRUPTED: "¦",
     AgentStatus.SKIPPED: "–",  # noqa: RUF001 - a dash, as in "nothing came of it"
 }
-"""One shape for each status, so that colour is never the only sign."""
+"""One shape per status, so that colour is never the only sign."""
 
 TASK_WIDTH = 72
 NOTE_WIDTH = 88
@@ -38,13 +38,13 @@ _NOTE_LENGTH = 400
 _PATH_WIDTH = 40
 
 MOST_LINES = 2_000
-"""Lines of a whole run's outline: more than the agents that a run may have by default."""
+"""Most lines of a whole run's outline: more than the agents that a run may have by default."""
 MOST_NOTES = 20
-"""Notes of one agent in a whole run's outline."""
+"""Most notes of one agent in a whole run's outline."""
 
 _DRAWN_LEVELS = 12
-"""Levels that are indented. Deeper ones only show their path: indenting a chain of 10,000 agents
-would take 150 million blanks."""
+"""Most levels that are indented. Deeper ones only show their path: indenting a chain of 10,000
+agents would take 150 million blanks."""
 
 
 def outline(root: AgentNode, *, notes: Mapping[str, Sequence[str]] | None = None) -> str:

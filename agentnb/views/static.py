@@ -30,13 +30,13 @@ _OUTLINE_STYLE = (
 _CODE_STYLE = "font-family:monospace;white-space:pre-wrap;margin:0.3em 0 1em 1em"
 
 ANSWER_LENGTH = 200_000
-"""Characters of an answer in a cell: eight times what a model writes in one reply by default."""
+"""Most characters of an answer in a cell: eight times the default length of a model's reply."""
 
 MOST_PICTURES = 4
-"""Pictures of tools in a cell."""
+"""Most pictures of tools in a cell."""
 
 MOST_CODE = 100_000
-"""Characters of agents' code in a cell, without what is cut out of the middle of a long one."""
+"""Most characters of agents' code in a cell; the middle of long code is cut out before."""
 
 _REPEATS = "agentnb-repeats-live-view"
 """The class of parts that `cell.css` hides after a live view of the same run."""
@@ -54,14 +54,14 @@ def static_bundle(
     """The final output of a cell, as MIME types to text.
 
     Args:
-        root: The tree as it ended.
+        root: The tree at the end of the run.
         answer: The run's answer, in Markdown; untrusted. One longer than `ANSWER_LENGTH` is cut,
             with a line that says how much is left out.
         notes: Lines for the outline, by the path of an agent. A long tree is cut, with a count.
         quiet: Show only the answer.
         unreported: If the cell may also show the run live: the `notes` that the live view does not
             show. The rest of the outline is marked as repeating it. `None` marks nothing.
-        code: What the agents ran, to be opened in the HTML.
+        code: The code that the agents ran; the HTML shows it on a click.
     """
     answer = beginning(answer, ANSWER_LENGTH)
     plain = [visible_text(answer)]
@@ -100,9 +100,9 @@ def outline_html(tree: str) -> str:
 
 
 def _code_html(code: Iterable[CodeCell], *, repeats: bool) -> list[str]:
-    """Agents' code as HTML that opens with a click; nothing for none.
+    """Agents' code as HTML that opens with a click; empty without code.
 
-    Its order is that of paths, and of one agent's calls: every replay has the same.
+    It is ordered by path and by the calls of an agent, as in every replay.
     """
     cells = sorted(code, key=lambda cell: path_key(cell.path))
     if not cells:
@@ -155,8 +155,8 @@ def tool_pictures(
 ) -> list[tuple[dict[str, str], dict[str, Any]]]:
     """The last images that a run's tools returned: each as a caption and a picture.
 
-    The root's come last, since it has the last word; else they are in the order of paths and calls,
-    which every replay has. Times it has not.
+    They are ordered by path and call, which are the same in every replay (times are not). The
+    root's images come last.
 
     Args:
         calls: Tool calls of the run, in any order.

@@ -10,7 +10,7 @@ from agentnb.views.markdown import text_html
 CELL_WIDTH = 60
 """Default width of a cell in characters; longer text is cut."""
 ROWS = 20
-"""Rows that are shown, before the number of further ones."""
+"""Most rows that are shown, followed by the number of further ones."""
 
 # JupyterLab aligns cells of HTML outputs to the right by default. It keeps this property in an
 # untrusted notebook.

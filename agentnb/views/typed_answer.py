@@ -1,4 +1,4 @@
-"""An answer of a type, as a cell shows it: its JSON, indented, in a fence, where nothing acts."""
+"""A typed answer as a cell shows it: indented JSON in a code fence, where nothing acts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentnb.core.types import OrchestratorResult
 
 
 def answer_of(result: OrchestratorResult) -> str:
-    """The answer of a run in Markdown: a typed one as readable JSON, any other as it is."""
+    """The answer of a run in Markdown: a typed answer as readable JSON, any other unchanged."""
     if result.data is None:
         return result.final_response
     try:

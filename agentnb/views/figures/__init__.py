@@ -37,8 +37,8 @@ def plot_timeline(rows: Sequence[Row], *, dark: bool = False) -> RunFigure:
     """One bar for each agent over time, below the use of the budget.
 
     Args:
-        rows: The rows of a record, from its beginning; the run may have ended, go on, or not have
-            begun.
+        rows: The rows of a record, from its beginning; the run may have ended, be running, or not
+            have begun.
         dark: For a dark page.
     """
     from agentnb.views.figures.timeline import timeline_figure

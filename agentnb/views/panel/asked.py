@@ -1,8 +1,8 @@
-"""Open questions in the words of the panel, and answers of a page.
+"""Open questions as the panel shows them, and the answers of a page.
 
-An approval shows all that is asked for. Code is shown as it will run, with its lines, and may be
-changed. Other arguments are shown by name and value, and may be changed as JSON. What would act or
-hide in it is written as escapes, which read back as the same text.
+An approval shows everything that is asked for. Code is shown as it will run, with its lines, and
+may be changed. Other arguments are shown by name and value, and may be changed as JSON. Acting and
+invisible characters are written as escapes, which read back as the same text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HAS_ESCAPES = (
 
 
 def question_row(question: Question) -> QuestionRow:
-    """An open question for a page, with all of what it is about."""
+    """An open question for a page, with its whole subject."""
     about = question.value if isinstance(question.value, Mapping) else {}
     is_approval = question.kind == APPROVAL
     name, given = str(about.get("tool", "")), about.get("arguments", {})
@@ -67,7 +67,7 @@ def _code_to_change(code: str) -> tuple[str, str]:
     shown = visible_text(code)
     if masked_as_known(code) != code:
         return shown, _HAS_SECRET
-    # Python reads each kind of line end as the same.
+    # Python treats all kinds of line ends alike.
     same = shown == code.replace("\r\n", "\n").replace("\r", "\n")
     return shown, "" if same else _HAS_ESCAPES
 

@@ -47,7 +47,7 @@ class Commands:
         self._give(lambda: self._controls.cancel(agent), made)
 
     def set_budget(self, total: int, *, made: Made | None = None) -> None:
-        """Set the running request's total."""
+        """Set the running run's total, in its budget's unit."""
         self._give(lambda: self._controls.set_budget(total), made)
 
     def pause(self, agent: str | None = None, *, made: Made | None = None) -> None:
@@ -59,7 +59,7 @@ class Commands:
         self._give(lambda: self._controls.resume(agent), made)
 
     def tell_agent(self, agent: str, text: str, *, made: Made | None = None) -> None:
-        """Say something to the agent at a path."""
+        """Send a note to the agent at a path."""
         self._give(lambda: self._controls.tell(agent, text), made)
 
     def answer_question(

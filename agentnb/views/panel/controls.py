@@ -73,7 +73,7 @@ class _BudgetControl(RunWidget):
     max: int
     disabled: bool
     _may_stop = False
-    """Whether it may lower the total to the used tokens, which ends the run."""
+    """Whether it may lower the total to what is used, which ends the run."""
 
     def _begin(self, publisher: FramePublisher) -> int:
         """Prepare before the widget is made, under the publisher's lock; returns the total."""
@@ -371,7 +371,7 @@ class PauseButton(RunWidget, Button):
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         self._is_paused = False
         self._is_given = False
-        """Whether an order of it is on its way."""
+        """Whether its last command was not executed yet."""
         with publisher.lock:
             super().__init__(**{"description": _PAUSE, **traits})
             self.add_class("agentnb-pause-run")

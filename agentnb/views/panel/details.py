@@ -26,7 +26,7 @@ from agentnb.views.panel.wire import (
 )
 
 _MOST_NOTES = 100
-"""Notes shown of an agent, which has one for each of its skipped tasks."""
+"""Most notes that are shown of an agent, which has one for each of its skipped tasks."""
 
 CostOf = Callable[[str], str]
 """From an agent's path to its cost, in words."""
@@ -39,8 +39,8 @@ class Details:
         path: The agent's path. An unknown agent has empty details.
         call: The number of a call, from 1; `None` follows the newest.
         at_s: A time of the run, in seconds; `None` is now.
-        whole: The tool calls that the events hold in part: pictures and long code are only in
-            these.
+        whole: The whole records of tool calls that the events cut: only these have pictures and
+            long code.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Details:
         self.path = path
         self.call = call
         self.at_s = at_s
-        self._whole = {} if whole is None else whole  # an empty one fills as the run goes on
+        self._whole = {} if whole is None else whole  # an empty one is filled during the run
         self._n = 0
         self._position = 0
         self._history: CallHistory | None = None

@@ -46,7 +46,7 @@ class PanelFold:
     """Folds record rows into view rows and a summary. Guarded by the publisher's lock.
 
     Args:
-        receipt: What tells of the run's recovery: the events do not say what was reused.
+        receipt: Returns the run's recovery receipt: the events do not say what was reused.
     """
 
     def __init__(self, receipt: ReceiptOf = lambda: None) -> None:
@@ -54,7 +54,7 @@ class PanelFold:
         self.touched: set[str] = set()
         """Ids of the agents whose row may have changed since `take_touched`."""
         self.said_more: set[str] = set()
-        """Ids of the agents of which only text or a tool's report may have grown: most changes."""
+        """Ids of the agents with only more text or a new tool report: most changes are these."""
         self.done = False
         self.own: dict[str, list[Row]] = {}
         """Rows by agent, so that details of one agent need not read all rows."""
@@ -178,7 +178,7 @@ class PanelFold:
         self._notices.learn(event)
 
     def notice_silence(self, now_s: float) -> None:
-        """Mark agents that have been silent for too long. Takes time for each open call."""
+        """Mark agents that have been silent for too long. Takes time for each agent with a call."""
         for agent_id, activity in self._calling.items():
             is_stalled = now_s - activity.heard_at_s >= STALLED_AFTER_S
             if is_stalled is not (agent_id in self._stalled):
@@ -188,7 +188,7 @@ class PanelFold:
     # -- out --------------------------------------------------------------------------------------
 
     def take_changed(self) -> bool:
-        """Whether anything but a growing number has changed since the last call."""
+        """Whether anything other than a growing number has changed since the last call."""
         has_changed, self._has_changed = self._has_changed or bool(self.touched), False
         return has_changed
 
@@ -239,7 +239,7 @@ class PanelFold:
         has_ended = status.is_terminal
         reused = self.reused_of(agent.path) if has_ended else None
         paused = "" if has_ended else self.person.paused(agent.path)
-        # Of a held agent `paused` says enough, and no longer than it is.
+        # For a held agent `paused` says enough, and only while it is true.
         is_held = status is AgentStatus.WAITING and agent.waiting_for == PAUSED
         is_silent = has_ended or is_held
         doing = "" if is_silent else self.tree.describe(agent, is_stalled=is_stalled)
@@ -324,16 +324,16 @@ class PanelFold:
             return "no new call or tool starts"
         root = self.root
         if root is None:
-            # Behind other messages of its thread it has no event.
+            # While it waits for earlier messages of its thread, it has no event.
             return "starting" if self.tree.root_id else "waiting for its turn"
         is_stalled = root.agent_id in self._stalled
         return self.tree.describe(root, is_stalled=is_stalled, with_reports=True)
 
 
 class _StatusCount:
-    """How many agents have which status: recounted only for changed agents.
+    """The number of agents with each status, recounted only for changed agents.
 
-    A tree of 6,000 agents would take longer to count than all else that a frame does.
+    Counting a tree of 6,000 agents would take longer than everything else in a frame.
     """
 
     def __init__(self, tree: TreeFold) -> None:

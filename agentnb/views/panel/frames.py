@@ -35,7 +35,7 @@ Silence is also checked at this interval."""
 _MOST_SAID = 5
 
 NOTIFY_VARIABLE = "AGENTNB_NOTIFY"
-"""Set to `off`, no page gives notice of a run that it shows out of sight."""
+"""Environment variable; with `off`, pages show no notice of a run that they show out of sight."""
 
 _log = logging.getLogger("agentnb")
 # Without a handler of the user's, Python would print the traceback into the running cell.
@@ -55,7 +55,7 @@ class View(Protocol):
         ...
 
     def read_on(self) -> None:
-        """Show more of the texts being read, between two frames."""
+        """Show new parts of the texts being read, between two frames."""
         ...
 
 
@@ -68,21 +68,21 @@ class CostLine(Protocol):
         ...
 
     def times(self, factor: float) -> str:
-        """So many times the cost, such as `$0.68`; empty if some tokens have no price."""
+        """The cost times `factor`, such as `$0.68`; empty if some tokens have no price."""
         ...
 
 
 class Kept(Protocol):
-    """Where a run is kept, in words."""
+    """Where a run is stored, in words."""
 
     @property
     def footer(self) -> str:
-        """Where it is kept, and how to turn that off."""
+        """Where it is stored, and how to turn that off."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """Why it is not kept any more; `None` while all is well."""
+        """Why it is not stored any more; `None` if all is well."""
         ...
 
 
@@ -91,13 +91,13 @@ class FramePublisher:
 
     Args:
         bus: The run's events.
-        budget: Returns what is used, the total, and their unit; left out for a run from a file.
-        cost: Returns the run's cost so far, in a time that the newest calls alone take.
+        budget: Returns what is used, the total, and their unit; `None` for a run from a file.
+        cost: Returns the run's cost so far; takes time only for the newest calls.
         viewers: The views that pages really show.
-        commands: Makes the user's commands, given what shows the user one line; left out for a run
-            from a file.
-        kept: Where the run is kept; left out for a run from a file.
-        receipt: What tells of the run's recovery; left out for a run from a file.
+        commands: Creates the user's commands, from a function that shows the user one line; `None`
+            for a run from a file.
+        kept: Where the run is stored; `None` for a run from a file.
+        receipt: Returns the run's recovery receipt; `None` for a run from a file.
         at_end: Returns one more notice when the run has ended; empty for none.
         is_awaited: Whether somebody waits for the run, or did when it ended.
     """
@@ -178,8 +178,8 @@ class FramePublisher:
     def tell(self, line: str) -> None:
         """Show the user a line that is not from events, such as a failed command.
 
-        While the run goes on it is shown with the next frame, within a second: the run's own
-        thread, on which commands fail, must not wait here for a view.
+        While the run is running, it is shown with the next frame, within a second: the run's own
+        thread, on which commands fail, must not wait for a view.
         """
         self._said = [*self._said, visible(line, 300)][-_MOST_SAID:]
         if self.done:
@@ -198,7 +198,7 @@ class FramePublisher:
         return Frame(self._seq, self._sent, self._summary())
 
     def cost_times(self, factor: float) -> str:
-        """So many times what the run has cost so far; empty if unknown."""
+        """The run's cost so far times `factor`, in words; empty if unknown."""
         return self._costs.times(factor) if self._costs is not None else ""
 
     def cost_of(self, path: str) -> str:
@@ -224,7 +224,7 @@ class FramePublisher:
             time.sleep(FRAME_S)
 
     def _wait(self) -> None:
-        """Wait for something to show. Text that is not read does not wake it before the tick."""
+        """Wait for something to show. Text that nobody reads does not wake it before the tick."""
         with self.lock:
             is_read = any(view.is_read for view in self._views)
         if is_read:
@@ -242,7 +242,7 @@ class FramePublisher:
 
     def _tick(self) -> None:
         """Fold in new rows, and show the views what changed."""
-        if self._is_half_done:  # an interrupt came in between: start anew
+        if self._is_half_done:  # an interrupt came in between: start again
             self.fold, self._position, self._sent = PanelFold(self._receipt), 0, {}
         self._is_half_done = True
         self._update()
@@ -315,7 +315,7 @@ class FramePublisher:
         for agent_id in fold.said_more - fold.touched:
             known = self._sent.get(fold.tree.agents[agent_id].path)
             if known is None or not known["estimated"] or known["stalled"]:
-                fold.touched.add(agent_id)  # its text begins, or goes on after a silence
+                fold.touched.add(agent_id)  # its text begins, or continues after a silence
                 continue
             known["tokens"] = fold.tokens_of(agent_id)
             changes[known["path"]] = {"tokens": known["tokens"]}

@@ -23,13 +23,13 @@ from agentnb.views.panel.widgets import ClosableWidget, HtmlPart, text
 from agentnb.views.panel.wire import Frame, Summary
 
 SHOWN_NOTICES = 6
-"""Newest lines that are shown. Lines are short too, so that the tree below stays in sight."""
+"""Most lines that are shown, the newest. Lines are short, too, so that the tree stays in sight."""
 _PAUSED_GLYPH = "◫"
-"""Not that of `waiting`, which goes on by itself."""
+"""Differs from the glyph of `waiting`, which ends by itself."""
 
 
 class Header(ClosableWidget, Box):
-    """Status, time, agents, tokens, share from the cache, cost, and what the run waits for.
+    """Status, time, agents, tokens, cached share, cost, and what the run waits for.
 
     Args:
         publisher: The run's frames.
@@ -56,7 +56,7 @@ class _Status(HtmlPart):
 
 class _Facts(HtmlPart):
     def matters(self, summary: Summary) -> tuple[object, ...]:
-        # The tree shows these at once; the header must not lag behind.
+        # The tree shows these at once, so the header must not lag behind.
         return *super().matters(summary), summary.by_status, summary.doing
 
     def markup(self, summary: Summary) -> str:
@@ -125,12 +125,12 @@ class Notices(HtmlPart):
         self.value = self.markup(frame.summary)
 
     def markup(self, summary: Summary) -> str:
-        """One line for each notice, oldest first."""
+        """One line per notice, oldest first."""
         return notices_markup(summary.notices)
 
 
 class Footer(HtmlPart):
-    """One line on where the run is kept.
+    """One line that says where the run is stored.
 
     Args:
         publisher: The run's frames.

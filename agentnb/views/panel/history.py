@@ -1,4 +1,4 @@
-"""One agent's model calls and tool calls in the words of the panel, and the notices of a run.
+"""One agent's model calls and tool calls as the panel shows them, and the notices of a run.
 
 An agent's calls come from its own rows (`agentnb.core.calls`); notices come from the events of the
 whole run: what was stopped, and what was not done.
@@ -47,9 +47,9 @@ from agentnb.views.panel.wire import CallLine, Prompt, ToolLine, ToolPicture
 
 _NAME_LENGTH = 200
 _ONE_LINE = 100
-"""Characters of arguments shown on one line; longer ones have a line each."""
+"""Most characters of arguments on one line; longer ones have a line each."""
 _MOST_CODE_IN_MESSAGE = 500_000
-"""Characters of the code that events cut."""
+"""Most characters, in one message, of code that events cut."""
 _MOST_PATHS = 12
 _WHY_RESUMED = {
     "stop": "Stopped at the budget's question: no new calls start.",
@@ -63,8 +63,8 @@ def tool_lines(calls: Sequence[ToolCallState], whole: WholeToolCalls) -> list[To
 
     Args:
         calls: The calls.
-        whole: The bus's whole records: they have the code and the pictures that events cut. Where
-            not all fits into a message, the newest calls get theirs.
+        whole: The bus's whole records, with the code and the pictures that events cut. If not all
+            of these fit into a message, the newest calls get theirs.
     """
     lines, room = list[ToolLine](), _MOST_CODE_IN_MESSAGE
     for call, pictures in reversed([*zip(calls, pictures_of(calls, whole), strict=True)]):
@@ -94,7 +94,7 @@ def _tool_line(
         "said": visible(call.said, _NAME_LENGTH) if finished is None else "",
         "input": visible_text(_arguments(started.input)) if code is None else code,
         "is_code": code is not None,
-        # Code that is known whole says itself what is left out of it.
+        # If the whole code is known, the shown code itself says what is left out.
         "input_cut": started.input_length if whole_code is None else None,
         "result": visible_text(result),
         "result_cut": finished.result_length if finished is not None else None,
@@ -137,7 +137,7 @@ def _state_of(finished: ModelCallFinished | None) -> str:
         return "open"
     if finished.stop_reason is not None:
         return "done"
-    # A commanded end is not an error: a cancel says so, and the budget's end has no error.
+    # An ordered end is not an error: a cancel says so, and an end by the budget has no error.
     if finished.error == "cancelled":
         return "cancelled"
     return "error" if finished.error else "stopped"
@@ -184,45 +184,45 @@ class ReusedWork(Protocol):
 
     @property
     def calls(self) -> int:
-        """How many of its calls."""
+        """The number of its reused calls."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of it is."""
+        """Whether all of its work is reused, since it had ended."""
         ...
 
 
 class Receipt(Protocol):
-    """The fate of a recovered run's earlier work."""
+    """What a recovery reused of a run's earlier work."""
 
     @property
     def lines(self) -> Sequence[str]:
-        """Its words for a person."""
+        """The receipt as lines for a person."""
         ...
 
     @property
     def by_agent(self) -> Mapping[str, ReusedWork]:
-        """By path, the agents of which something is reused."""
+        """By path: the reused work of each agent that has any."""
         ...
 
 
 ReceiptOf = Callable[[], Receipt | None]
-"""Returns a run's receipt; `None` for a run that was not recovered here, or not so far."""
+"""Returns a run's receipt; `None` for a run that was not, or not yet, recovered here."""
 
 
 def reused_in_words(work: ReusedWork | None, calls: int) -> str:
-    """What of an agent's work is reused; empty for nothing.
+    """The reused part of an agent's work, in words; empty for none.
 
     Args:
-        work: What is reused.
-        calls: How many calls the agent has made, these included.
+        work: The reused work; `None` for none.
+        calls: The number of calls that the agent has made, including reused ones.
     """
     if work is None:
         return ""
     if work.has_ended:
         return "it had finished before the run was recovered"
-    # A replay may show a time at which it had not made them all.
+    # A view of an earlier time may show fewer calls than are reused.
     return f"{min(work.calls, calls):,} of {counted(calls, 'call')}" if calls else ""
 
 
@@ -230,7 +230,7 @@ class RunNotices:
     """Collects a run's events and creates the notices from them.
 
     Args:
-        receipt: What tells of its recovery.
+        receipt: Returns the receipt of its recovery.
     """
 
     def __init__(self, receipt: ReceiptOf = lambda: None) -> None:
@@ -238,14 +238,14 @@ class RunNotices:
         """Whether the lines may have changed."""
         self._answers: list[str] = []
         self._cancelled: list[str] = []
-        """Ids of the agents that were cancelled; they may have gone on since."""
+        """Ids of the agents that were cancelled; they may have continued since."""
         self._exhausted: BudgetExhausted | LimitReached | None = None
         self._end: RunFinished | None = None
         self._lines: tuple[str, ...] = ()
         self._receipt = receipt
         self._receipt_told: Receipt | None = None
         self._recovered = 0
-        """How many times."""
+        """How many times the run was recovered."""
 
     def learn(self, event: Event) -> None:
         """Record an event of the whole run, or an agent's cancellation."""
@@ -267,7 +267,7 @@ class RunNotices:
         self.is_stale = True
 
     def lines(self, tree: TreeFold) -> tuple[str, ...]:
-        """One visible line for each notice, oldest first."""
+        """One visible line per notice, oldest first."""
         receipt = self._receipt()
         if self.is_stale or receipt is not self._receipt_told:
             self.is_stale, self._receipt_told = False, receipt
@@ -332,7 +332,7 @@ def _of_exhausted(event: BudgetExhausted | LimitReached, tree: TreeFold) -> str:
     if event.tokens_used >= event.budget_total:
         head = f"The budget is used up at {_share(event)}."
         return f"{head} {what_was_done} Not done: {left or 'the answer itself'}."
-    # Other agents may go on, and raising the total does not restore what was cut.
+    # Other agents may continue, and raising the total does not restore what was cut.
     head = f"At {_share(event)} the budget had no room for"
     return f"{head} {left or 'the answer itself'}. {what_was_done}"
 

@@ -1,8 +1,8 @@
-"""How far a map is: a fold of its run's events into counts of rows.
+"""The progress of a map: a fold of its run's events into counts of rows.
 
-A row is done when all its judges have answered. Rows that were taken from an earlier map are
-counted apart, and leave the rate alone; so does the time in which a person was asked or had paused
-the run.
+A row is done when all its judges have answered. Rows that are reused from an earlier map are
+counted separately and do not affect the rate; nor does the time during which a question or a pause
+held the run.
 """
 
 from __future__ import annotations
@@ -37,47 +37,47 @@ from agentnb.views.figures.words import counted
 from agentnb.views.panel.clock import clock
 
 WINDOW_S = 30.0
-"""The rate is that of the rows that ended in these newest seconds."""
+"""Seconds over which the rate is computed: that of the rows which ended in the newest of them."""
 LEAST_ROWS = 20
-"""Or of the newest so many, if they took longer: a slow row must not stop the clock."""
+"""Fewest rows for the rate, even if they took longer, so that slow rows still give one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapShape:
-    """What the views of a map know of its table."""
+    """What the views of a map need to know of its table."""
 
     rows: int
     judges: int = 1
     labels: Sequence[str] = ()
-    """The beginning of each row, in order; empty where the prompts say it."""
+    """The beginning of each row, in order; empty if the prompts serve as labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapProgress:
-    """How far a map is, in rows."""
+    """The progress of a map, in rows."""
 
     rows: int
     done: int = 0
-    """All judges have answered, reused rows included."""
+    """Rows that all judges have answered, including reused rows."""
     reused: int = 0
-    """Done without any call, from an earlier map."""
+    """Rows done without any call, with answers of an earlier map."""
     failed: int = 0
-    """Ended, and a judge has failed."""
+    """Ended rows of which a judge has failed."""
     stopped: int = 0
-    """Ended without all answers for another reason: cancelled, or no budget left."""
+    """Rows that ended without all answers for another reason: cancelled, or no budget left."""
     running: int = 0
     per_s: float | None = None
-    """Rows that end in a second, of late; `None` while unknown, and when nothing moves."""
+    """Rows that lately ended per second; `None` while unknown, and while nothing is running."""
     is_over: bool = False
 
     @property
     def ended(self) -> int:
-        """Rows that need nothing more."""
+        """Number of rows that have ended."""
         return self.done + self.failed + self.stopped
 
     @property
     def open(self) -> int:
-        """Rows that have not begun."""
+        """Number of rows that have not begun."""
         return self.rows - self.ended - self.running
 
     @property
@@ -88,7 +88,7 @@ class MapProgress:
 
     @property
     def times_so_far(self) -> float | None:
-        """How many times what the rows so far cost all will have cost; `None` while unknown."""
+        """The expected cost of all rows, as a multiple of the cost so far; `None` while unknown."""
         asked = self.ended - self.reused
         return (self.rows - self.reused) / asked if asked and not self.is_over else None
 
@@ -98,7 +98,7 @@ class _RowState:
 
     def __init__(self) -> None:
         self.begun = self.ended = self.answered = 0
-        """Numbers of judges."""
+        """Numbers of judges that have begun, ended and answered."""
         self.has_called = self.has_failed = False
 
 
@@ -109,7 +109,7 @@ _HEARD = frozenset(
         *(AgentCancelled, AgentExhausted, AgentInterrupted),
     }
 )
-"""Types of the events that move a row; the others are most of a record."""
+"""Types of the events that change a row; most events of a record do not."""
 
 
 class MapFold:
@@ -121,9 +121,9 @@ class MapFold:
         self._root = ""
         self._done = self._reused = self._failed = self._stopped = self._running = 0
         self._ended_s: list[float] = []
-        """When rows ended that were asked, in order, since nothing held the run."""
+        """Times of the ends of asked rows, in order, since the run was last held."""
         self._since_s: float | None = None
-        """When the first of them began, or the run went on."""
+        """When the first of these rows began, or the run continued."""
         self._holds = 0
         """Pauses and questions that hold all rows."""
         self._is_over = False
@@ -135,7 +135,7 @@ class MapFold:
                 self.learn(*row)
 
     def learn(self, at_s: float, event: Event) -> None:
-        """Fold in an event of `at_s` seconds since the run began."""
+        """Fold in an event; `at_s` is its time in seconds since the run began."""
         if type(event) not in _HEARD:
             return
         match event:
@@ -249,12 +249,12 @@ class MapWatch:
         self._lock = threading.Lock()
 
     def follow(self) -> None:
-        """Read what has come since; `progress` reads only the rest."""
+        """Read new events, so that `progress` has only the rest to read."""
         with self._lock:
             self._read()
 
     def progress(self) -> MapProgress:
-        """How far it is now."""
+        """The progress now."""
         with self._lock:
             self._read()
             return self._fold.progress(self._bus.now_s)
@@ -282,7 +282,7 @@ def count_words(progress: MapProgress) -> list[str]:
 
 
 def pace_words(progress: MapProgress) -> list[str]:
-    """`8.3 rows a second`, `1:36 left`; empty while nothing is known of it."""
+    """`8.3 rows a second`, `1:36 left`; empty while these are unknown."""
     per_s, left_s = progress.per_s, progress.left_s
     if not per_s or left_s is None:
         return []

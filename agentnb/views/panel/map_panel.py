@@ -25,8 +25,8 @@ class MapPanel(RunPanel):
 
     Args:
         publisher: The frames of the map's run.
-        shape: Its table.
-        traits: Of `ipywidgets.VBox`.
+        shape: The map's table.
+        traits: Traits of `ipywidgets.VBox`.
 
     Raises:
         NotebookError: `AGENTNB_BUDGET_CEILING` is not a number of tokens.
@@ -40,7 +40,7 @@ class MapPanel(RunPanel):
 
 
 class MapLine(HtmlPart):
-    """How far a map is: a bar, its rows in numbers, its pace and its cost.
+    """The progress of a map: a bar, its rows in numbers, its pace and its cost.
 
     Args:
         publisher: The frames of the map's run.
@@ -52,12 +52,12 @@ class MapLine(HtmlPart):
         super().__init__(publisher, **traits)
 
     def show(self, frame: Frame) -> None:
-        """Read the events of each frame, so that those of a second never make one frame long."""
+        """Read the events with each frame, so that no single frame has many to read."""
         self._watch.follow()
         super().show(frame)
 
     def markup(self, summary: Summary) -> str:
-        """The bar, and below it the words."""
+        """The bar, with the words below it."""
         publisher = self.publisher
         progress = self._watch.progress()
         times = publisher.cost_times if publisher is not None else _unknown
@@ -73,9 +73,9 @@ def cost_words(progress: MapProgress, *, times: Callable[[float], str], tokens: 
     """`$0.41 so far, about $0.68 at the end`; in tokens without a price.
 
     Args:
-        progress: The map's.
-        times: Returns so many times what it has cost so far, in words; empty if that is unknown.
-        tokens: Used so far.
+        progress: The map's progress.
+        times: Returns a multiple of the cost so far, in words; empty if that is unknown.
+        tokens: The tokens used so far.
     """
     if not tokens:
         return []
@@ -89,7 +89,7 @@ def cost_words(progress: MapProgress, *, times: Callable[[float], str], tokens: 
 
 
 def _rounded(tokens: float) -> int:
-    """Two digits that count: it is an estimate."""
+    """The number rounded to two significant digits, since it is an estimate."""
     whole = round(tokens)
     return round(whole, 2 - len(str(whole)))
 

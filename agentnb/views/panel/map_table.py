@@ -1,8 +1,8 @@
-"""The table of a map, drawn in the browser: a row for each row, an agent for each of its judges.
+"""The table of a map, drawn in the browser: one line per row, one agent per judge of a row.
 
 It is a `TreeView` that sends less: no task and no model of an agent, which 2,000 rows have in
-common, and of a new agent only what differs from a blank row. What the rows say is in full frames
-alone.
+common, and for a new agent only what differs from a blank row. Only full frames have the rows'
+labels.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BLANK: Mapping[str, object] = {
     "paused": "",
     "asks": False,
 }
-"""What the page takes for fields that a new row does not have."""
+"""The values that the page assumes for fields missing in a new row."""
 
 
 class MapTable(TreeView):
@@ -48,7 +48,7 @@ class MapTable(TreeView):
 
     Args:
         publisher: The frames of the map's run.
-        shape: Its table.
+        shape: The map's table.
         height: Height of the table in pixels; 0 for a default that fits most cells.
         can_answer: Whether its viewers can answer the budget question.
     """
@@ -92,12 +92,12 @@ class MapTable(TreeView):
 
 
 def short_answer(text: str) -> str:
-    """An answer for one cell of a table: of an object `label: late, score: 2`."""
+    """An answer for one cell of a table; an object is shown as `label: late, score: 2`."""
     if text[:1] in ("{", "[", '"') and len(text) < 100 * _ANSWER_LENGTH:
         try:
             text = _in_words(json.loads(text))
         except (ValueError, RecursionError):
-            pass  # it only begins like JSON
+            pass  # it only looks like JSON at its beginning
     return visible(text, _ANSWER_LENGTH)
 
 

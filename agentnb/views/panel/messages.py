@@ -16,7 +16,7 @@ from agentnb.views.panel.rules import MessageRefused, Rules, as_object, checked_
 
 MOST_AT_ONCE = 200
 MOST_PER_S = 50
-"""Messages to one widget on average. A slider that is dragged sends about as many."""
+"""Most messages per second to one widget on average. A dragged slider sends about as many."""
 
 
 class Intake:

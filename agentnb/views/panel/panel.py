@@ -29,7 +29,7 @@ from agentnb.views.panel.wire import Frame
 
 
 class _Top(RunWidget, Box):
-    """Header, budget and controls, in two rows while the run goes on.
+    """Header, budget and controls, in two rows while the run is running.
 
     When the run has ended, slider and number are hidden, since the bar shows the total, and so is
     the button that pauses; the rest fits in one row of a wide cell. "Cancel run" stays: removing it

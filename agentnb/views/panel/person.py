@@ -1,7 +1,7 @@
 """A person's orders and questions in a run, folded from its events.
 
-Pauses, questions with their answers, plans before agents start, and words to an agent. The panel's
-notes and notices tell of them; a run's outline and the saved outputs do not.
+These are pauses, questions with their answers, plans before agents start, and notes to agents. The
+panel shows them in notes and notices; a run's outline and the saved outputs do not.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from agentnb.core.types import ROOT_PATH
 from agentnb.views.panel.clock import clock
 
 PAUSED = "paused"
-"""Why a held agent waits: its `AgentWaiting.reason`."""
+"""The `AgentWaiting.reason` of a held agent."""
 HERE, ABOVE = "here", "above"
-"""Where an agent's pause is: at itself, or at the run or a branch above."""
+"""The place of the pause that holds an agent: the agent itself, or the run or a branch above."""
 
 HEARD = frozenset(
     {
@@ -44,7 +44,7 @@ HEARD = frozenset(
         AgentInterrupted,
     }
 )
-"""Types of the events that `PersonFold` learns from: of a large map they are few."""
+"""Types of the events that `PersonFold` learns from: only few of a large map's events."""
 
 _WHOLE_RUN = ""
 _BY = {
@@ -69,14 +69,14 @@ class PersonFold:
 
     def __init__(self) -> None:
         self.marks: list[float] = []
-        """When a person paused and resumed, was asked and answered."""
+        """Times at which a person paused, resumed, was asked or answered."""
         self._asked: dict[str, QuestionAsked] = {}
         """The open questions, by id."""
         self._asking: Counter[str] = Counter()
-        """By the agent's id, its open questions."""
+        """By agent id: the number of its open questions."""
         self._notes: defaultdict[str, list[str]] = defaultdict(list)
         self._note_of: dict[str, int] = {}
-        """By a question's id, the place of its note."""
+        """By question id: the place of its note."""
         self._told: Counter[str] = Counter()
         self._pauses: list[_Pause] = []
         self._open_pauses: list[_Pause] = []
@@ -88,8 +88,8 @@ class PersonFold:
         """Fold in an event.
 
         Args:
-            at_s: When it was, in seconds since the run began.
-            event: Any event; those that are not `HEARD` change nothing.
+            at_s: The event's time, in seconds since the run began.
+            event: Any event; events that are not `HEARD` change nothing.
             path: The path of its agent; empty for an event of the whole run.
 
         Returns:
@@ -131,7 +131,7 @@ class PersonFold:
         self._over([p for p in self._open_pauses if _is_in(p.path, path)], at_s)
 
     def _end(self, path: str, at_s: float) -> None:
-        """An agent has ended, and with it a pause at it, of which no event tells."""
+        """An agent has ended, and with it its pause, which has no event of its own."""
         if ended := [pause for pause in self._open_pauses if pause.path == path]:
             self._over(ended, at_s)
 
@@ -142,7 +142,7 @@ class PersonFold:
         self._notices = tuple(_pause_words(pause) for pause in self._pauses)
 
     def _ask(self, event: QuestionAsked) -> None:
-        if event.question == BUDGET:  # the panel shows that one by its own events
+        if event.question == BUDGET:  # the panel shows that question from its own events
             return
         self._asked[event.question_id] = event
         self._asking[event.agent_id] += 1
@@ -167,16 +167,16 @@ class PersonFold:
 
     @property
     def questions(self) -> int:
-        """How many questions are open, without the budget's."""
+        """The number of open questions, without the budget's."""
         return len(self._asked)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """A line for each pause, oldest first."""
+        """One line per pause, oldest first."""
         return self._notices
 
     def paused(self, path: str) -> str:
-        """Whether a person has paused an agent, and where: `HERE`, `ABOVE` or empty."""
+        """Where a person's pause holds an agent: `HERE`, `ABOVE`, or empty if none does."""
         if not self._open_pauses:
             return ""
         tops = {pause.path for pause in self._open_pauses}
@@ -193,7 +193,7 @@ class PersonFold:
         return self._notes.get(agent_id, ())
 
     def told(self, agent_id: str) -> int:
-        """How many texts of a person an agent has read."""
+        """The number of notes from persons that an agent has read."""
         return self._told[agent_id]
 
 

@@ -1,7 +1,7 @@
-"""The files in a tool's result as the panel shows them: images by a `data:` URL, all else by words.
+"""The files in a tool's result as the panel shows them: images as `data:` URLs, others in words.
 
-A URL is made of base64 of which the bytes are known to be an image of that type, so that a page
-gets nothing that it could take for markup. Messages stay small: what is too much is named.
+A URL holds base64 that was checked to be an image of its type, so that a page gets nothing that it
+could take for markup. Messages stay small: files that do not fit are only named.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentnb.core.types import MediaBlock
 from agentnb.views.panel.wire import ToolPicture
 
 MOST_IN_MESSAGE = 2_000_000
-"""Characters of pictures in one message. Jupyter drops what comes faster than 3 MB in 3 s."""
+"""Most characters of pictures in one message. Jupyter drops more than 3 MB in 3 s."""
 _NAME_LENGTH = 60
 
 WholeToolCalls = Mapping[tuple[str, int], ToolCallRecord]
@@ -24,7 +24,7 @@ WholeToolCalls = Mapping[tuple[str, int], ToolCallRecord]
 
 
 def pictures_of(calls: Sequence[ToolCallState], whole: WholeToolCalls) -> list[list[ToolPicture]]:
-    """The files of each of some calls of one agent. Where not all fit, the newest are shown."""
+    """The files of each of some calls of one agent. If not all fit, the newest are shown."""
     room, found = MOST_IN_MESSAGE, list[list[ToolPicture]]()
     for call in reversed(calls):
         record = whole.get((call.started.agent_id, call.number)) if call.media else None

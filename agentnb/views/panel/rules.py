@@ -35,7 +35,7 @@ def whole(least: int, most: int = LARGEST) -> Rule:
 
 
 def text(longest: int, *, shortest: int = 1) -> Rule:
-    """A text of some length."""
+    """A text from `shortest` to `longest` characters long."""
     return Rule(
         lambda value: isinstance(value, str) and shortest <= len(value) <= longest,
         f"a string of {shortest:,} to {longest:,} characters",

@@ -1,4 +1,4 @@
-"""Displays a live view in an output of its own, which can be removed again.
+"""Displays a live view in its own output, which can be removed again.
 
 The output has no text: a saved text would have to be the same in every replay, while tools that
 compare notebooks skip outputs with only a view.
@@ -32,9 +32,9 @@ def show_live(widget: DOMWidget) -> None:
 
 
 def show_beside(bundle: Mapping[str, str]) -> None:
-    """Display in the running cell what a live view shows, as an output that stays.
+    """Display in the running cell the content of a live view as an output that stays.
 
-    It follows `show_live`. In JupyterLab it is hidden while a board before it is there
+    Call it after `show_live`. In JupyterLab it is hidden while the board before it is displayed
     (`boards.css`).
     """
     from IPython.display import display

@@ -40,7 +40,7 @@ from agentnb.views.panel.wire import (
 )
 
 MOST_VIEWS = 64
-"""Views of one `TreeView`, on all pages."""
+"""Most views of one `TreeView`, on all pages together."""
 
 
 class TreeView(RunWidget, anywidget.AnyWidget):

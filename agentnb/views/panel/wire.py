@@ -261,7 +261,7 @@ class CallLine(TypedDict):
     """`open`, `done`, `error`, `cancelled` or `stopped`."""
     tokens: int
     duration_ms: int | None
-    """`None` while it is open; so are the next two."""
+    """`None` while it is open; likewise the next two."""
     stop_reason: str | None
     error: str | None
 
