@@ -34,7 +34,7 @@ def load(shell: InteractiveShell) -> None:
         transforms.append(rewrite_spawn_cell)
     if shell.Completer is not None:
         install(shell.Completer)
-    if not shell.custom_exceptions:  # a person's own handler stays
+    if not shell.custom_exceptions:  # keep a person's own handler
         _set_handler(shell, ONE_LINE_ERRORS, show_error)
     # Load in the background while the person writes their first cell.
     with suppress(NotebookError):  # that cell will report a wrong display setting

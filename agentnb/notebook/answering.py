@@ -61,7 +61,7 @@ def answering_in(line: str) -> Answering | None:
     """Read a `%spawn answer`; `None` if the line has another verb.
 
     The rest after the answer is not parsed as a shell would: JSON keeps its quotes, and a reason
-    its apostrophes. One pair of quotes around the whole reason is dropped. `--run ID` may stand
+    its apostrophes. One pair of quotes around the whole reason is dropped. `--run ID` may come
     before the verb, before the question or at the end.
 
     Raises:
@@ -97,7 +97,7 @@ def answer(run: Run, answering: Answering) -> str:
 
 
 def _value_and_reason(word: str, rest: str) -> tuple[Any, str | None]:
-    """The rest of an answer's line: arguments in JSON, a number, or words."""
+    """Value and reason from the rest of an answer's line: JSON arguments, a number, or words."""
     if not rest:
         return None, None
     if word in ("deny", "stop"):

@@ -1,8 +1,8 @@
 """Tab completion for `%%spawn`, `%spawn`, `%%task`, `%task` and `%agentnb`.
 
 Options and verbs come from the tables that the magics read. Names come from what is known already:
-nothing here waits for a network or a file. Threads read the settings, and the tasks and threads of
-the store; Tab waits for them a moment, and what they find later is offered at the next Tab.
+nothing here waits for a network or a file. Threads read the settings, and the store's tasks and
+threads; Tab waits a moment for them, and what they find later is offered at the next Tab.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def complete(
 def _is_magic(magic: str, line: str, above: Sequence[str]) -> bool:
     """Whether a line that looks like a magic is one, and not part of a task."""
     written = [each for each in above if each.strip()]
-    if magic.startswith("%%"):  # only other cell magics may stand above it
+    if magic.startswith("%%"):  # only other cell magics may precede it
         return line.startswith("%%") and all(each.startswith("%%") for each in written)
     return not any(re.match(r"%%(?:spawn|task)\b", each) for each in written)
 
@@ -217,7 +217,7 @@ class _Known:
     def _new_agents(self) -> list[str]:
         """Beginnings of `new:provider/model`, with and without a profile."""
         names = [each for each in self._models() if not each.startswith("pool:")]
-        # A provider that needs no model still stands before one.
+        # Even a provider without models needs the form `provider/model`.
         models = [each if "/" in each else f"{each}/{each}" for each in names]
         config = self._config()
         profiles = [f"{name}:" for name in (config.profiles if config else ())]
@@ -227,7 +227,7 @@ class _Known:
         return self._found(lambda session: [each.id for each in listed(session)])
 
     def _found(self, look: Callable[[Any], list[str]]) -> list[str]:
-        """What the session's store returns within a moment."""
+        """What a look into the session's store finds within a moment."""
         session, found = self._session, list[str]()
         if session is None:
             return found

@@ -1,8 +1,8 @@
 """What a cell shows of a run: first a live view, and at the end answer, outline and pictures.
 
-Answer, outline and pictures are new, final outputs without ids and times, the same in every replay,
-so that a saved notebook reads well and can be compared. A terminal gets neither live view nor
-picture, and does not load the code that draws them.
+Answer, outline and pictures are separate outputs without ids and times, equal in every replay, so
+that a saved notebook reads well and can be compared. A terminal gets neither live view nor picture,
+and does not load the code that draws them.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def show_result(
     """Display the result of a run, even one that ended early.
 
     Args:
-        result: The result, whole or partial.
+        result: The result, complete or partial.
         notes: Further lines for the outline, by path.
-        quiet: Show the answer alone.
+        quiet: Show only the answer.
         unreported: If the cell also shows the run live: the `notes` that the live view does not
             show. The output is the same whether there is a live view or not.
-        calls: Tool calls of the run, with all that returned pictures: the last ones are shown.
-        code: What the run's agents ran.
+        calls: Tool calls of the run, including all that returned pictures; the last ones are shown.
+        code: The code that the run's agents ran.
     """
     wanted = wanted_display()
     if wanted in ("widget", "none"):
@@ -165,5 +165,5 @@ def _loading(module: str, *, name: str) -> threading.Thread:
 
 
 def has_something_to_show(result: OrchestratorResult) -> bool:
-    """Whether a run that ended early has anything to show besides its error."""
+    """Whether a run that ended early has anything to show in addition to its error."""
     return bool(result.sub_agent_results or result.total_tokens_used)

@@ -26,7 +26,7 @@ from agentnb.errors import wrong_settings_as_line
 from agentnb.notebook.display import has_something_to_show, show_result
 
 ONE_LINE_ERRORS = (AgentnbError,)
-"""Errors that are shown as one line. `InternalError`, a bug, still keeps its traceback."""
+"""Errors that are shown as one line. `InternalError`, a bug, still shows its traceback."""
 
 
 @contextmanager
@@ -42,10 +42,9 @@ def plain_errors() -> Iterator[None]:
 
 
 def partial_result_of(error: BaseException) -> OrchestratorResult | None:
-    """What a cell shows above the error of a run; `None` for nothing.
+    """The partial result that a cell shows above the error of a run; `None` for none.
 
-    An unrecorded call is shown alone: the rest is as recorded, and is read again once that call is
-    recorded.
+    The error for an unrecorded call is shown alone, since the rest is as recorded.
     """
     if not isinstance(error, OrchestratorError) or isinstance(error, NotRecorded):
         return None

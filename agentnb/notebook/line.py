@@ -20,7 +20,7 @@ from agentnb.settings import SETTINGS, Check, Wrong, must_be
 
 
 class Words(Enum):
-    """The kind of words that complete a place."""
+    """The kind of words that completion offers at a place."""
 
     MODELS = auto()
     PROFILES = auto()
@@ -33,25 +33,25 @@ class Words(Enum):
     FILES = auto()
     """Completed by IPython, not by us."""
     THREADS = auto()
-    """`last`, names of agents that stay, and ids of the session's threads."""
+    """`last`, names of persistent agents, and ids of the session's threads."""
     TASKS = auto()
     """Ids of the session's tasks."""
     STATUSES = auto()
     """Statuses of a task."""
     PRIORITIES = auto()
     ASSIGNEES = auto()
-    """Agents that a task can be given to: new ones, and those that stay."""
+    """Agents that a task can be assigned to: new ones, and persistent ones."""
     AGENTS = auto()
-    """Names of agents that stay."""
+    """Names of persistent agents."""
     QUESTIONS = auto()
     """Ids of a run's open questions."""
     TYPES = auto()
-    """Types of answers: those of the notebook, then builtin ones."""
+    """Types of answers: the notebook's own, then builtin ones."""
     OBJECTS = auto()
-    """Names of the notebook that may be given to agents, separated by commas."""
+    """Names of the notebook's objects that may be given to agents, separated by commas."""
     CODE = auto()
     ANSWERS = auto()
-    """What these questions may be answered with."""
+    """The answers that these questions take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Option:
     value: str = ""
     """Placeholder of its value in the help."""
     about: Sequence[str] = ()
-    """Its help, in lines."""
+    """Its help, as lines."""
     words: Words | None = None
-    """What completes its value."""
+    """The kind of words that complete its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class Verb:
     act: Callable[..., Any]
     """Performs it, and returns what to show."""
     words: Words | None = None
-    """What completes its argument."""
+    """The kind of words that complete its argument."""
     then: Words | None = None
-    """What completes its second argument."""
+    """The kind of words that complete its second argument."""
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Options of its own, by how they are typed."""
+    """Its own options, by how they are typed."""
 
 
 def usage_of(magic: str, options: Mapping[str, Option]) -> str:
@@ -178,7 +178,7 @@ def does_not_take(surplus: Sequence[str], magic: str) -> str:
 
 
 def value_of(check: Check) -> Callable[[str, str], Any]:
-    """A reader of values that a check accepts."""
+    """Returns a reader of values that a check accepts."""
 
     def read(option: str, text: str) -> Any:
         try:
@@ -216,7 +216,7 @@ def text(option: str, value: str) -> str:
 
 
 def one_of(words: Iterable[str]) -> Callable[[str, str], str]:
-    """A reader of one of a few words."""
+    """Returns a reader of one of a few words."""
     known = [*words]
 
     def read(option: str, value: str) -> str:

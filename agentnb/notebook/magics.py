@@ -401,7 +401,7 @@ def _run_and_block(request: _CellRequest) -> None:
             with _showing_partial_result(run, request):
                 _finish(run, request, run.result_or_cancel())
         except KeyboardInterrupt:
-            # The first interrupt cancels the run also if it comes before the wait.
+            # The first interrupt cancels the run, even if it comes before the wait.
             if not owned or owned[0].done or not owned[0].stop_soon("interrupted"):
                 raise
             with _showing_partial_result(owned[0], request):
@@ -532,7 +532,7 @@ def _runs() -> str:
 
 
 def _recover(arguments: list[str], budget: Any = None) -> str:
-    """Go on with a run whose process died, or that gets more budget, in its live view."""
+    """Continue a run whose process died, or that gets a larger budget, and show it live."""
     _take_at_most(1, arguments, "recover")
     session = get_session()
     which = arguments[0] if arguments else ""
@@ -546,7 +546,7 @@ def _recover(arguments: list[str], budget: Any = None) -> str:
 
 
 def _run_to_recover(session: Session, which: str, *, may_be_exhausted: bool) -> str | RunInfo:
-    """The run that is meant: the newest without words, a number of `%spawn runs`, or an id."""
+    """The run to recover: the newest if `which` is empty, a number of `%spawn runs`, or an id."""
     if not which:
         wanted = ("interrupted", "exhausted") if may_be_exhausted else ("interrupted",)
         found = [info for status in wanted for info in session.runs(limit=1, status=status)]
@@ -610,9 +610,9 @@ SPAWN_VERBS = {
 }
 """Verbs of `%spawn`."""
 _VERBS_WITHOUT_RUN = ("runs", "help")
-"""The others act on one run; `recover` finds its own."""
+"""All other verbs act on one run; `recover` finds its own."""
 _LONGEST_PLACE = 3
-"""Digits of a number in a list of runs; more are the beginning of an id."""
+"""Most digits of a number in a list of runs; more digits are the beginning of an id."""
 
 
 def _take_at_most(count: int, arguments: list[str], verb: str) -> None:

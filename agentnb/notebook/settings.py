@@ -131,16 +131,16 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
 
     Args:
         session: The session.
-        in_full: With who says so, and what there is to say of the cassette and the runs. Without,
-            the text is the same in JupyterLab, nbval and CI, and in each go.
+        in_full: Whether to say also who set it, and the state of the cassette and the runs. Without
+            these, the text is the same in JupyterLab, nbval and CI, and in each pass.
     """
     mode = session.mode
     name = "a cassette" if mode.cassette is None else path_in_words(mode.cassette.path)
     means = _MEANS[mode.name].format(_cassette(mode) if in_full else name)
-    if mode.trouble is not None:  # without a cassette only `live` runs go as it means
+    if mode.trouble is not None:  # without a cassette, only the mode `live` works as it says
         means = f"{means} {mode.trouble}" if mode.name == LIVE else mode.trouble
     lines = [f"Mode: {mode.name}{f' ({mode.why})' if in_full else ''}. {means}"]
-    if in_full or mode.name == REPLAY:  # a cassette that cannot be read is told at once
+    if in_full or mode.name == REPLAY:  # report at once that a cassette cannot be read
         lines += session.about_mode()
     return masked("\n".join([visible(line, LONGEST_LINE) for line in lines]))
 
@@ -159,7 +159,7 @@ def _delegation(session: Session) -> str:
 
 
 def _of_a_run(session: Session) -> Iterator[Row]:
-    """The settings that a file may set, and others that code sets; not those of other sections."""
+    """The settings that a file or code may set for a run; not those of other sections."""
     for name, setting in SETTINGS.items():
         if name in _SHOWN_ELSEWHERE or not (setting.in_file or session.is_given(name)):
             continue

@@ -30,7 +30,7 @@ def telling_in(line: str) -> Telling | None:
     """Read a `%spawn tell`; `None` if the line has another verb.
 
     The words are not parsed as a shell would: an apostrophe does not open a quote. One pair of
-    quotes around all of them is dropped. `--run ID` may stand before the verb, before the path,
+    quotes around all of them is dropped. `--run ID` may come before the verb, before the path,
     before the words or at the end.
 
     Raises:
@@ -71,7 +71,7 @@ def tell(run: Run, telling: Telling) -> str:
         run.tell(telling.path, telling.words)
     except AgentnbError:
         raise
-    except ValueError as error:  # the words cannot be said
+    except ValueError as error:  # the text is not a valid note
         raise NotebookError(str(error)) from None
     path = path_of(telling.path, run.thread_id)
     who = "The root" if path == ROOT_PATH else f"Agent {path}"
@@ -89,7 +89,7 @@ def pause(run: Run, arguments: Sequence[str]) -> str:
 
 
 def resume(run: Run, arguments: Sequence[str]) -> str:
-    """End the pauses of the run, or those at the agent whose path is given and below it."""
+    """End all pauses of the run, or those of the agent whose path is given and all below it."""
     agent = _agent(arguments, "resume")
     before = run.paused
     run.resume(agent)

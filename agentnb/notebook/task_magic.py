@@ -68,7 +68,7 @@ TaskMagics.task.__doc__ = _HELP
 def _verb_and_rest(line: str) -> tuple[str, str]:
     """The verb of a line, `list` by default, and the rest.
 
-    A title and a note are text: the line is not split as a shell does, which takes quotes away.
+    A title and a note are text, so the line is not split like a shell's: that would drop quotes.
     """
     first, rest = (*line.split(maxsplit=1), "", "")[:2]
     if not first or first.startswith("-"):
@@ -95,7 +95,7 @@ def _read(verb: str, rest: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _new(verb: str, rest: str, prompt: str) -> object:
-    """Make the task of a cell."""
+    """Create the task of a cell."""
     if verb != "new":
         raise NotebookError(
             f"`%%task {verb}` takes no lines below it: write `%task {verb}` with one %, or "
@@ -193,9 +193,9 @@ def _with_thread(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def thread_meant(session: Any, word: str) -> str:
-    """The thread of the agent with this name; any other word as it is.
+    """The thread of the agent with this name; any other word unchanged.
 
-    Cells show names of agents, and no ids.
+    Names are accepted because cells show names of agents, not ids.
     """
     if word == "last" or word.startswith("new:"):
         return word

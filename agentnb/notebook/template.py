@@ -1,9 +1,9 @@
 """`{{name}}` in a task: replaced by a value of the notebook, as text.
 
-Takes names, attributes and items; no calls and no arithmetic. A single brace is text. A value is
-its `str`. A table, an array, a figure or an object that describes itself is named there, and
-described below the task: the `str` of a frame has five rows that look like all, and a description
-inside a sentence would hide the task wherever only its beginning is shown.
+Accepts names, attributes and items, but no calls and no arithmetic. A single brace is text. A value
+becomes its `str`. A table, an array, a figure or an object that describes itself is only named
+there, and described below the task: the `str` of a frame has five rows that look like all of them,
+and a description inside a sentence would hide the task wherever only its beginning is shown.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def notebook_names() -> dict[str, Any]:
 
 
 def fill(text: str, names: Mapping[str, Any], given: Container[str] = ()) -> str:
-    """Replace each `{{…}}` in `text` by its value as text, and describe below it what is data.
+    """Replace each `{{…}}` in `text` by its value as text, and describe data below the text.
 
     Args:
         text: A task, or a line of options.
         names: The names of the notebook.
-        given: Names whose `{{name}}` stays: the session knows them as objects that it was given.
+        given: Names whose `{{name}}` stays, since the session has them as given objects.
 
     Raises:
         NotebookError: A name is missing or undefined, or an expression has more than names,

@@ -27,7 +27,7 @@ def tools_named(
     `server__tool` is one tool of an MCP server that the notebook or the session has.
 
     Returns:
-        A function, a tool, or the name of a session's tool, for each name.
+        For each name, a function, a tool, or the name of a tool of the session.
 
     Raises:
         NotebookError: A name is unknown, or not a function's.
@@ -49,7 +49,7 @@ def names_of_tools(notebook: Mapping[str, Any], of_session: Sequence[Tool]) -> l
 
 
 def names_of_objects(notebook: Mapping[str, Any]) -> list[str]:
-    """Names of the data of a notebook, the newest first: what `--give` may name."""
+    """Names of a notebook's data, newest first, which `--give` accepts."""
     code = (ModuleType, FunctionType, BuiltinFunctionType, type)
     return [
         name

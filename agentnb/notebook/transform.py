@@ -1,8 +1,8 @@
 """Rewrites a `%%spawn` cell into a top-level `await`.
 
-A kernel waits for an awaiting cell as for any other, so Run All keeps its order; meanwhile the
+A kernel waits for an awaiting cell like for any other, so Run All keeps its order; meanwhile the
 kernel's loop is free for clicks, widgets and other code. Code that a running cell executes
-(`%%capture`, `%%time`, `%run`) cannot be awaited, so there the magic stays a magic and blocks.
+(`%%capture`, `%%time`, `%run`) cannot be awaited; there the magic stays a magic and blocks.
 
 A terminal front end asks whether a cell is complete before it sends it. That check sees the cell
 as typed, not rewritten: IPython calls a cell magic incomplete until a blank line ends it, and an
