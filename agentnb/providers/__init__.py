@@ -1,1 +1,1 @@
-"""What can answer a conversation: the real API, a script, a demo. Each wraps one outside thing."""
+"""Providers, which answer conversations: real APIs, a script, a demo."""

@@ -10,17 +10,17 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 
 
 class AbsentProvider:
-    """A provider that is not made: no SDK, no key, no connection.
+    """Stands for a provider that is not created: no SDK, no key, no connection.
 
     Args:
-        name: The provider's.
+        name: The provider's name.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def supports_media(self, model: str, media_type: str) -> bool:
-        """What was recorded was taken."""
+        """True: recorded files were accepted by the real provider."""
         return media_type in MEDIA_TYPES
 
     def stream(self, request: CompletionRequest) -> AsyncIterator[StreamEvent]:

@@ -35,7 +35,7 @@ HINTS = Hints(
     unreachable="Check the network, and `ANTHROPIC_BASE_URL` if it is set",
     unknown_model="Check the model's name, and `ANTHROPIC_BASE_URL` if it is set",
 )
-"""What a user can set for this API, as its error messages name it."""
+"""The settings of this API as error messages name them."""
 
 
 def _load_sdk() -> None:
@@ -83,11 +83,11 @@ class AnthropicProvider:
         return stream_reply(request, _sdk, self._clients, settings_of("ANTHROPIC_"))
 
     def supports_media(self, model: str, media_type: str) -> bool:
-        """Each model of the API reads images and PDFs."""
+        """Whether the model accepts files of this type; all models read images and PDFs."""
         return media_type in MEDIA_TYPES
 
     async def aclose(self) -> None:
-        """Close the clients of the running loop. A later call makes new ones."""
+        """Close the clients of the running loop. A later call creates new ones."""
         await self._clients.aclose()
 
 

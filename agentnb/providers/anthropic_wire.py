@@ -194,7 +194,7 @@ class ReplyReader:
         if data["type"] != "content_block_delta":
             return self._checked(data)
         try:
-            # Nearly all events are deltas: make no generator for each.
+            # Nearly all events are deltas, so do not create a generator for each.
             return self._part(data).grow(data["delta"])
         except BadReply:
             raise

@@ -1,7 +1,7 @@
-"""The clients of one provider: one for each loop and each set of environment variables.
+"""The clients of one provider: one per loop and set of environment variables.
 
-A client belongs to the loop on which it was made. It is replaced when its variables change or the
-API rejects its credentials, and closed when its last call has ended.
+A client belongs to the loop on which it was created. It is replaced when its variables change or
+the API rejects its credentials, and closed when its last call has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from agentnb.core.errors import AuthenticationFailed, MissingKey
 
 Settings = tuple[tuple[str, str], ...]
-"""The environment variables that a client is made from, sorted."""
+"""The environment variables from which a client is created, sorted."""
 
 _TRANSPORT_VARIABLES = (
     "all_proxy",
@@ -59,7 +59,7 @@ class ClientPool(Generic[C]):
     """Lends clients, and closes those that will not be used again.
 
     Args:
-        make: Makes a client on the running loop.
+        make: Creates a client on the running loop.
     """
 
     def __init__(self, make: Callable[[Settings], C]) -> None:
@@ -70,7 +70,7 @@ class ClientPool(Generic[C]):
         self._lock = threading.Lock()  # two loops are two threads
 
     async def aclose(self) -> None:
-        """Close the clients of the running loop. A later call makes new ones."""
+        """Close the clients of the running loop. A later call creates new ones."""
         running = asyncio.get_running_loop()
         await self._close_where(lambda key, _: key[0] is running)
 

@@ -49,7 +49,7 @@ _TOPIC_WIDTH = 60
 _TASK_WIDTH = 120
 _LISTED_RESULTS = 12
 _MOST_CALLS = 5
-"""Tools that an agent calls; more would only make the demonstration longer."""
+"""Most tools that an agent calls; more would only make the demonstration longer."""
 _SHOWN_OF_CALL = 120
 _SHOWN_OF_RESULT = 200
 
@@ -147,7 +147,7 @@ class _Conversation:
     def of(cls, request: CompletionRequest, jobs: Container[str]) -> _Conversation:
         blocks = [block for message in request.messages for block in message.content]
         calls = [block for block in blocks if isinstance(block, ToolUseBlock)]
-        # The first text: those behind it tell of given objects.
+        # The first text: later ones describe given objects.
         said = [
             (at, next((block.text for block in message.content if _is_text(block)), ""))
             for at, message in enumerate(request.messages)
@@ -248,8 +248,8 @@ def _reply(system: str, task: str, *, is_first: bool, about_tools: str) -> str:
 
 
 def _typed(schema: Mapping[str, Any], messages: Sequence[Message]) -> str:
-    """An answer of a type: JSON, made up from the words of the first message."""
-    # The first block: the words that ask for JSON are one of their own.
+    """A typed answer as JSON, made up from the words of the first message."""
+    # The first block: the words that ask for JSON are a separate block.
     texts = [b.text for m in messages if m.role is Role.USER for b in m.content[:1] if _is_text(b)]
     try:
         answer = answer_for(schema, _after_previous_result(texts[0]) if texts else "")

@@ -1,7 +1,7 @@
-"""Answers of a type from the demo model: made-up values that fit any JSON schema.
+"""Typed answers of the demo model: made-up values that fit any JSON schema.
 
-Deterministic, and varied by the prompt, so that a table of answers looks like one. Free texts begin
-with `(demo)`. Other than the arguments of a tool, an answer has its optional fields, too.
+Deterministic, and varied by the prompt, so that a table of answers looks real. Free texts begin
+with `(demo)`. Unlike a tool's arguments, an answer also has its optional fields.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _AnswerMaker(Maker):
         self._picks = 0
 
     def _pick(self, count: int) -> int:
-        """A number below `count`, by the prompt and by how many were picked before."""
+        """A number below `count`, from the prompt and the number of earlier picks."""
         self._picks += 1
         return crc32(f"{self._picks}:{self._prompt}".encode("utf-8", "replace")) % max(count, 1)
 

@@ -16,7 +16,7 @@ from typing import Any
 from agentnb.core.text import one_line
 
 MOST_LEVELS = 8
-"""How deep a schema that refers to itself is followed."""
+"""Most levels to which a schema that refers to itself is followed."""
 _MOST_ITEMS = 20
 _LEVELS_OF_ITEMS = 3
 """Below this level optional lists stay empty: a node may hold a list of nodes."""
@@ -103,7 +103,7 @@ class Maker:
         self._taken = {"text": 0, "number": 0}
 
     def value(self, schema: Any, name: str, level: int) -> Any:
-        """A value for a part of the schema, called `name`, so many levels down."""
+        """A value for a part of the schema, called `name`, at a level of nesting."""
         if level > MOST_LEVELS:
             raise CannotFill(f"{_called(name)} goes deeper than {MOST_LEVELS} levels")
         if schema is True or schema == {}:

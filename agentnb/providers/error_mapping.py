@@ -56,7 +56,7 @@ class ErrorMapping:
     host: str
     """Host as messages name it: with its port, without a password."""
     timeout_s: float
-    """How long the server may be silent."""
+    """Seconds that the server may be silent."""
     hints: Hints
 
     def answered(
@@ -275,7 +275,7 @@ _STATUS_OF_KIND = {
 _NO_CREDIT = ("insufficient_quota",)
 """Kinds of a 429 for which waiting does not help."""
 _LONGEST_WAIT = 100
-"""Characters read of a `retry-after` header."""
+"""Most characters that are read of a `retry-after` header."""
 
 
 def unsendable_key(hints: Hints) -> AuthenticationFailed:

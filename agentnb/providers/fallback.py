@@ -1,4 +1,4 @@
-"""A chain of models: the next one is asked when one fails.
+"""A chain of models: when one fails, the next is asked.
 
 It moves on only before any text of a reply was shown, so that an answer never mixes two models,
 and only after a fault, never after a refusal.
@@ -18,9 +18,9 @@ from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelt
 class FallbackProvider:
     """A chain of models.
 
-    The core's engine reads `links` and asks one after the other itself, each with its transport
-    retries and under its own gate, and publishes `ProviderFailover` when it moves on. An agent
-    that has moved on stays with the new model. `stream` is for callers that know only providers.
+    The core's engine reads `links` and asks the models itself, one after another, each with its own
+    transport retries and gate, and publishes `ProviderFailover` when it moves on. An agent that has
+    moved on stays with the new model. `stream` is for callers that know only providers.
 
     Args:
         links: The models in the order in which they are asked, at least one.

@@ -7,17 +7,17 @@ more attempt, never the process.
 from __future__ import annotations
 
 MOST_IN_EVENT = 4 * 2**20
-"""Bytes of one event of a stream: JSON of this size may take thirty times as much as values."""
+"""Most bytes of one event of a stream: as values, JSON may take thirty times its size."""
 MOST_IN_REPLY = 64 * 2**20
-"""Bytes of one stream: twice the longest answers, at 250 bytes for each token."""
+"""Most bytes of one stream: twice the longest answers, at 250 bytes per token."""
 MOST_IN_ERROR = 2**20
-"""Bytes read of an error's body."""
+"""Most bytes that are read of an error's body."""
 MOST_IN_ARGUMENTS = 2**20
-"""Bytes of one tool call's arguments: twice the longest answers of a model."""
+"""Most bytes of one tool call's arguments: twice the longest answers of a model."""
 MOST_PARTS = 1_000
-"""Parts of one reply: texts, thinking, tool calls."""
+"""Most parts of one reply: texts, thinking, tool calls."""
 MOST_IN_NAME = 1_000
-"""Characters of a tool's name, and of a call's id."""
+"""Most characters of a tool's name, and of a call's id."""
 
 CUT = "agentnb.cut"
 """Key in a response's extensions for a clause that says what of its body was not read."""

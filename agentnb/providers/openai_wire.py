@@ -48,7 +48,7 @@ from agentnb.providers.reply import BrokeOff
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
 _ANY_PDF = "document.pdf"
-"""The API wants a name."""
+"""File name of every PDF, since the API requires one."""
 
 
 # -- requests -----------------------------------------------------------------------------------
@@ -71,16 +71,16 @@ class Dialect:
     has_system: bool = True
     """Whether to send a system message: the templates of some models have none."""
     forces: bool = True
-    """Whether to send `tool_choice` for an answer of a type: some servers know none."""
+    """Whether to send `tool_choice` for a typed answer: some servers do not know it."""
     has_tools: bool = True
-    """Whether an answer of a type is asked for by a tool: some models have none."""
+    """Whether to ask for a typed answer with a tool: some models cannot call tools."""
 
     def after(self, complaint: str, *, for_answer: bool = False) -> Dialect:
         """The dialect to try after a complaint; the same if the complaint is about other things.
 
         Args:
             complaint: The server's words.
-            for_answer: Whether the request asks for an answer of a type.
+            for_answer: Whether the request asks for a typed answer.
         """
         if for_answer and self.forces and "tool_choice" in complaint:
             return replace(self, forces=False)
@@ -138,7 +138,7 @@ def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
 
 
 def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
-    """The content of a user message behind the system prompt."""
+    """The content of a user message, preceded by the system prompt."""
     if isinstance(content, str):
         return f"{system}\n\n{content}"
     return [{"type": "text", "text": system}, *content]

@@ -30,7 +30,7 @@ def sdk_import(load_sdk: Callable[[], None]) -> LazyImport:
 
     def load() -> None:
         load_sdk()
-        with contextlib.suppress(ImportError):  # calls then go on without it
+        with contextlib.suppress(ImportError):  # calls then work without it
             import agentnb.providers.aio_transport  # noqa: F401
 
     return LazyImport(load)
