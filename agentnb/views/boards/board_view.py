@@ -1,4 +1,4 @@
-"""The widget of a board: what connects the publisher with the pages."""
+"""The widget of a board, which connects the publisher with the pages."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ENTRY = "board_panel.js"
 
 
 class BoardView(ClosableWidget, anywidget.AnyWidget):
-    """A live board. As a cell's value it is followed by the same as a table.
+    """A live board. As a cell's value it is followed by a table with the same content.
 
     Args:
-        source: The session's.
+        source: What the board reads of its session.
         kind: `tasks` or `threads`.
         table: Makes the table: a second output, which stays in a saved notebook.
         height: Height in pixels; 0 for a default that fits most cells.
@@ -56,7 +56,7 @@ class BoardView(ClosableWidget, anywidget.AnyWidget):
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
-        # Garbage collection closes a widget again, on any thread, which must not wait here.
+        # Garbage collection may close a widget again, on any thread, which must not wait here.
         if self.comm is not None:
             self.publisher.close()
         super().close()

@@ -1,4 +1,4 @@
-"""What the agent of a conversation says and does at the moment, from the frames of its run."""
+"""The present text and activity of a conversation's agent, from the frames of its run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.wire import Frame
 
 _PARTS = ("text", "add", "tools")
-"""Of an agent's details: the rest stands in the conversation, or is the run's panel's."""
+"""The parts of an agent's details that are sent: the rest is in the conversation or the panel."""
 
 
 class LiveReply:
-    """The root of a run at work, for one view of a conversation. A view of the run's frames.
+    """The root of a working run, for one view of a conversation. A view of the run's frames.
 
     The run's publisher calls it under its own lock, on its own thread; it takes no other lock.
 
     Args:
-        frames: The run's.
+        frames: The run's frames.
         say: Sends a message to the page.
         view: The view that reads the conversation.
-        thread: The conversation.
+        thread: The conversation's thread.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class LiveReply:
         self._n = -1
 
     def begin(self) -> None:
-        """Show all that there is, and from now on what is new."""
+        """Show everything so far, and from now on what is new."""
         self.frames.attach(self)
 
     def end(self, *, is_over: bool) -> None:
-        """Stop. With `is_over` the page learns that the answer is a message now."""
+        """Stop. With `is_over`, tell the page that the answer is a message now."""
         self.frames.detach(self)
         if is_over:
             self._tell({"over": True, "reset": False})
@@ -62,7 +62,7 @@ class LiveReply:
         return self._details.is_live(self.frames.fold)
 
     def read_on(self) -> None:
-        """Show more of the text."""
+        """Show the new part of the text."""
         more = self._details.more(self.frames.fold, lambda path: "")
         if more is None:
             return

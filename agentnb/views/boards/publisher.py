@@ -1,8 +1,8 @@
 """Publishes one board to the pages that show it.
 
-While a view is on a screen, a thread asks a few times a second whether anything has changed, and
-sends what did. Without views no thread runs and nothing is read. The thread takes the board's lock
-for what it reads and sends; a person's orders are carried out without it, on their own thread.
+While a view is on a screen, a thread checks a few times a second whether anything has changed, and
+sends the changes. Without views, no thread runs and nothing is read. The thread holds the board's
+lock while it reads and sends; a person's commands run without it, on their own thread.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import Viewers
 
 POLL_S = 0.2
-"""How often the board is looked at for a change, in seconds."""
+"""Seconds between two checks of the board for changes."""
 _SHARE = 10
-"""After a look that took long the next one waits for so many times as long."""
+"""After a slow check, the next one waits this many times as long as the check took."""
 _PAUSE_IN_TROUBLE_S = 3.0
 MOST_VIEWS = 64
-"""Views of one board, on all pages."""
+"""Most views of one board, on all pages together."""
 _LINE_LENGTH = 300
 
 
@@ -41,26 +41,26 @@ class BoardPublisher:
     """One board, for any number of views on any number of pages. Safe from any thread.
 
     Args:
-        source: The session's.
+        source: What the board reads of its session.
         say: Sends a message to the pages.
-        clock: For tests.
+        clock: Returns the time in seconds; another one is for tests.
     """
 
     def __init__(
         self, source: BoardSource, say: Say, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.lock = threading.RLock()
-        """Held while the source is read, and while what was read is sent."""
+        """Held while the source is read, and while the result is sent."""
         self.refused = 0
         """Number of invalid messages from pages."""
         self._source, self._say = source, say
         self._viewers = Viewers(clock)
         self._readers: dict[str, Reader] = {}
         self._rows: dict[str, Row] = {}
-        """As they were sent, in order."""
+        """By id: the rows as they were last sent, in order."""
         self._seq = 0
         self._known: int | None = None
-        """`source.changes()` at the newest look."""
+        """`source.changes()` at the last check."""
         self._trouble = ""
         self._is_closed = False
         self._is_wanted = threading.Event()
@@ -87,7 +87,7 @@ class BoardPublisher:
                 self._look()
                 self._trouble = ""
             except Exception as error:
-                # It may pass, like a file that is locked: told once, and tried again.
+                # It may pass, like a locked file: report it once, and try again.
                 line = visible(str(error) or type(error).__name__, _LINE_LENGTH)
                 if line != self._trouble:
                     self._trouble = line
@@ -106,10 +106,10 @@ class BoardPublisher:
             self._say(message)
         for reader in self._readers.values():
             reader.look()
-        self._known = changes  # last: after an error all is looked at again
+        self._known = changes  # last, so that everything is checked again after an error
 
     def tell(self, line: str) -> None:
-        """Show all who look a line."""
+        """Show a line on all pages."""
         message: NoticeMessage = {"type": "notice", "line": visible(line, _LINE_LENGTH)}
         self._say(message)
 
@@ -122,7 +122,7 @@ class BoardPublisher:
     # -- what pages ask ---------------------------------------------------------------------------
 
     def take(self, command: BoardCommand) -> None:
-        """Do what a page asks for. On any thread but a run's."""
+        """Carry out a page's command. On any thread except a run's."""
         match command["type"]:
             case "hello":
                 self._seen(command["view"])
@@ -151,7 +151,7 @@ class BoardPublisher:
         error = ""
         try:
             self._source.act(order)
-        except Exception as failed:  # shown where it was ordered
+        except Exception as failed:  # shown at the view that sent the command
             error = visible(str(failed) or type(failed).__name__, _LINE_LENGTH)
         done: DoneMessage = {
             "type": "done",
@@ -159,7 +159,7 @@ class BoardPublisher:
             "order": order["order"],
             "error": error,
         }
-        self.look()  # the effect is there when the page hears that it was done
+        self.look()  # first, so that the page has the effect when it learns that it is done
         self._say(done)
 
     def _tell_calls(self, view: str, thread: str, run: str) -> None:
@@ -172,7 +172,7 @@ class BoardPublisher:
             raise MessageRefused("a request from a view that never announced itself")
         return self._readers[view]
 
-    # -- who looks --------------------------------------------------------------------------------
+    # -- views ------------------------------------------------------------------------------------
 
     def _seen(self, view: str) -> None:
         with self.lock:
@@ -195,7 +195,7 @@ class BoardPublisher:
                 reader.close()
 
     def close(self) -> None:
-        """Send nothing more, ever."""
+        """Stop for good: send nothing more."""
         with self.lock:
             self._is_closed = True
             for view in [*self._readers]:
@@ -210,7 +210,7 @@ class BoardPublisher:
             self._is_wanted.wait(pause_s)
             with self.lock:
                 if self._is_closed or not self._viewers.any():
-                    # A page that only slept says so, and gets all that has changed meanwhile.
+                    # A page that only slept reports again, and then gets all changes since.
                     for reader in self._readers.values():
                         reader.pause()
                     self._thread, self._known = None, None
@@ -224,11 +224,11 @@ class BoardPublisher:
 
 
 def changed_rows(rows: Sequence[Row], before: Mapping[str, Row], *, seq: int) -> RowsMessage | None:
-    """The message that brings a page from the rows that it has to those of now; `None` for none.
+    """The message that updates a page's rows to the present ones; `None` if they are equal.
 
     Args:
-        rows: The rows of now, in order.
-        before: The rows that the page has, in order, by their ids.
+        rows: The present rows, in order.
+        before: By id: the rows that the page has, in order.
         seq: The number of the message.
     """
     order = [row["id"] for row in rows]

@@ -1,4 +1,4 @@
-"""What one view of a board has opened: a task, a conversation, or both."""
+"""The opened parts of a board for one view: a task, a conversation, or both."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Say = Callable[[BoardMessage], None]
 
 
 class Reader:
-    """Sends one view what it has opened, and then what changes of it. Under the board's lock.
+    """Sends one view what it has opened, and then the changes of it. Under the board's lock.
 
     Args:
         view: The view's name.
-        source: Where to read.
+        source: What the board reads of its session.
         say: Sends a message to the pages.
     """
 
@@ -39,14 +39,14 @@ class Reader:
         self._live: LiveReply | None = None
 
     def open(self, task_id: str | None) -> None:
-        """Open a task, and close the one before."""
+        """Open a task, and close the previous one; `None` opens none."""
         self._task = task_id
         if task_id is not None:
             self._details = self._source.task(task_id)
             self._tell_task(task_id)
 
     def read(self, thread_id: str | None, most: int) -> None:
-        """Read a conversation from now on, its newest messages first."""
+        """Read a conversation from now on: its newest messages, at most `most`; `None` for none."""
         self.pause()
         self._thread, self._n, self._sent, self._head = thread_id, -1, {}, None
         self._most = most
@@ -54,7 +54,7 @@ class Reader:
             self._tell_conversation(thread_id)
 
     def look(self) -> None:
-        """Something has changed: send what is new of what is opened."""
+        """Send the changes of what is opened."""
         if self._task is not None:
             details = self._source.task(self._task)
             if details != self._details:
@@ -63,7 +63,7 @@ class Reader:
         if self._thread is not None:
             if self._source.conversation_state(self._thread) != self._state:
                 self._tell_conversation(self._thread)
-            else:  # its run may have come to this process only now
+            else:  # its run may have started in this process only now
                 self._follow(self._thread)
 
     def pause(self) -> None:
@@ -101,7 +101,7 @@ class Reader:
         self._follow(thread_id)
 
     def _follow(self, thread_id: str) -> None:
-        """Show what the run at work here says, from its beginning to its end."""
+        """Show the text of the run that works on a thread here, from its beginning to its end."""
         frames = self._source.live(thread_id)
         if self._live is not None and self._live.frames is not frames:
             self._live.end(is_over=True)
@@ -114,13 +114,13 @@ class Reader:
 def changes_of(
     now: Conversation, sent: dict[int, Line], *, view: str, thread: str, n: int
 ) -> ConversationMessage:
-    """The message that brings a page from the lines that it has to a conversation as it is now.
+    """The message that updates a page's lines to the present conversation.
 
     Args:
-        now: The conversation.
-        sent: The lines that the page has, in order, by their ids.
-        view: Whose page it is.
-        thread: The conversation's.
+        now: The present conversation.
+        sent: By id: the lines that the page has, in order.
+        view: The view on that page.
+        thread: The conversation's thread.
         n: The number of the message.
     """
     order = [line["id"] for line in now.lines]

@@ -1,7 +1,7 @@
-"""A model's Markdown for a page that makes no markup of text: as a tree of allowed elements.
+"""A model's Markdown as a tree of allowed elements, for a page that never parses text as HTML.
 
-`answer_html` decides what an answer may have; its HTML is read back into lists, of which the page
-makes elements one by one.
+`answer_html` decides what an answer may contain; its HTML is parsed back into lists, from which the
+page creates elements one by one.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from agentnb.views.markdown import answer_html
 
 _EMPTY = frozenset({"br", "hr"})
 _LEFT_OUT = frozenset({"span"})
-"""They only keep formulas from being typeset, which a live view does not do."""
+"""Elements to omit: they only keep formulas from being typeset, which a live view does not do."""
 _OF_BLOCKS = frozenset({"", "blockquote", "ol", "table", "tbody", "thead", "tr", "ul"})
-"""Elements in which white space alone means nothing."""
+"""Elements in which text of only white space is dropped."""
 _ALIGN = re.compile(r"text-align:\s*(center|right)")
 
 
 def rich_of(markdown: str) -> list[Rich]:
-    """A model's text, laid out: texts, and elements as `[tag, attributes, *what is in them]`."""
+    """A model's text as a list of texts and elements, these as `[tag, attributes, *content]`."""
     reader = _Reader()
     reader.feed(answer_html(markdown))
     reader.close()

@@ -1,4 +1,4 @@
-"""What a board needs of the session that it shows, as a protocol."""
+"""The protocol of what a board needs of its session."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ class Conversation:
     """The newest messages of a thread."""
 
     name: str = ""
-    """Its agent's."""
+    """Its agent's name."""
     status: str = "idle"
-    """As `ThreadRow.status`."""
+    """As in `ThreadRow.status`."""
     above: int = 0
-    """Older messages that are left out."""
+    """Number of older messages that are left out."""
     lines: Sequence[Line] = ()
     is_there: bool = True
-    """Whether there is such a thread."""
+    """Whether the thread exists."""
 
 
 class BoardSource(Protocol):
-    """Reads a session for one board, and changes it. By one thread at a time, but for `act`.
+    """Reads a session for one board, and changes it. For one thread at a time, except `act`.
 
-    All but `act` may raise `AgentnbError` if the store cannot be read.
+    All methods except `act` may raise `AgentnbError` if the store cannot be read.
     """
 
     def changes(self) -> int:
-        """A number that differs after any change of what is shown. Costs next to nothing."""
+        """A number that differs after any change of what is shown. Takes almost no time."""
         ...
 
     def rows(self) -> list[Row]:
@@ -41,7 +41,7 @@ class BoardSource(Protocol):
         ...
 
     def task(self, task_id: str) -> TaskDetails | None:
-        """A task; `None` if the session has no such one."""
+        """A task; `None` if the session has no such task."""
         ...
 
     def conversation_state(self, thread_id: str) -> object:
@@ -49,7 +49,7 @@ class BoardSource(Protocol):
         ...
 
     def conversation(self, thread_id: str, most: int) -> Conversation:
-        """At most so many of a thread's newest messages."""
+        """At most `most` of a thread's newest messages."""
         ...
 
     def live(self, thread_id: str) -> FramePublisher | None:
@@ -57,17 +57,17 @@ class BoardSource(Protocol):
         ...
 
     def calls(self, thread_id: str, run_id: str) -> list[ToolLine]:
-        """The tool calls of the root of a thread's run; empty if that is not known any more."""
+        """The tool calls of the root of a thread's run; empty if that run is not known any more."""
         ...
 
     def act(self, order: Order) -> None:
-        """Carry out a person's order. On any thread.
+        """Carry out a person's command. On any thread.
 
         Raises:
-            AgentnbError, ValueError: It cannot be done; the message says why.
+            AgentnbError, ValueError: The command cannot be carried out; the message says why.
         """
         ...
 
     def rest(self) -> None:
-        """Nobody looks for now: let go of what is only needed to read."""
+        """Release what is needed only for reading, since no page shows the board now."""
         ...

@@ -1,7 +1,7 @@
 """The messages between the kernel and the pages that show a board, in both directions.
 
-Like those of a run's panel (`agentnb.views.panel.wire`): each field of a command has a rule, and a
-message that breaks one is refused. All texts that go out are visible texts.
+As for a run's panel (`agentnb.views.panel.wire`), each field of a command has a rule, and a message
+that breaks one is refused. All outgoing texts are visible texts.
 `tests/views/boards/test_wire.py` compares them with the JavaScript.
 """
 
@@ -37,7 +37,7 @@ class TaskRow(TypedDict):
     """The name of the agent that it is assigned to; empty for none."""
     notes: int
     note: str
-    """The beginning of the last one, on one line."""
+    """The beginning of the last note, on one line; empty without notes."""
 
 
 class ThreadRow(TypedDict):
@@ -45,31 +45,31 @@ class ThreadRow(TypedDict):
 
     id: str
     name: str
-    """Its agent's, else the beginning of the conversation."""
+    """Its agent's name, else the beginning of the conversation."""
     kind: str
     """`persistent`, `ephemeral`, or empty for a thread without metadata."""
     model: str
     """`provider/model`, or empty."""
     task: str
-    """What its agent works on, on one line; or empty."""
+    """The task that its agent works on, on one line; empty for none."""
     status: str
     """`working`, `queued`, `interrupted` or `idle`."""
     queued: int
-    """Messages that wait."""
+    """Number of waiting messages."""
 
 
 Row = TaskRow | ThreadRow
 
 
 class RowsMessage(TypedDict):
-    """The list, or its changes since the message before."""
+    """The list, or its changes since the previous message."""
 
     type: Literal["frame"]
     seq: int
     base: int | None
     """The frame that this one is based on; `None` for a full one."""
     rows: list[Row]
-    """New and changed ones, each with all its fields."""
+    """New and changed rows, each with all its fields."""
     order: list[str] | None
     """The ids of all rows, if that changed."""
 
@@ -144,26 +144,26 @@ class ConversationMessage(TypedDict):
     name: str
     status: str
     is_there: bool
-    """Whether there is such a thread."""
+    """Whether the thread exists."""
     above: int
-    """Older messages that are left out."""
+    """Number of older messages that are left out."""
     order: list[int] | None
-    """The ids of all lines, if that changed."""
+    """The ids of all lines in order, if these changed; else `None`."""
     lines: list[Line]
-    """New and changed ones."""
+    """New and changed lines."""
 
 
 class LiveMessage(TypedDict):
-    """What the agent of a conversation says and does at the moment, or what is new of it."""
+    """The present text and activity of a conversation's agent, or the new part of them."""
 
     type: Literal["live"]
     view: str
     thread: str
     n: int
     over: bool
-    """Whether it is over: its text is a message now."""
+    """Whether the run is over, so that its text is a message now."""
     reset: bool
-    """Whether this is all; else it is added."""
+    """Whether this replaces everything; else it is added."""
     doing: NotRequired[str]
     text: NotRequired[str]
     add: NotRequired[str]
@@ -180,17 +180,17 @@ class CallsMessage(TypedDict):
 
 
 class DoneMessage(TypedDict):
-    """An order was carried out, or was not."""
+    """The result of an order."""
 
     type: Literal["done"]
     view: str
     order: int
     error: str
-    """One line; empty if it was."""
+    """Why the order was not carried out, on one line; empty if it was."""
 
 
 class NoticeMessage(TypedDict):
-    """A line for all who look."""
+    """A line for all pages."""
 
     type: Literal["notice"]
     line: str
@@ -211,7 +211,7 @@ BoardMessage = (
 LONGEST_MESSAGE = 100_000
 LONGEST_NOTE = 20_000
 MOST_MESSAGES = 5_000
-"""Messages of a conversation that a view may read."""
+"""Most messages of a conversation that a view may read."""
 
 _AN_ID = Rule(
     lambda value: isinstance(value, str) and 0 < len(value) <= 1_000,
@@ -235,7 +235,7 @@ _MOST = Rule(
 
 Id = Annotated[str, _AN_ID]
 OrderNumber = Annotated[int, _ORDER]
-"""By which the page knows the answer to an order again."""
+"""Number by which the page recognises the result of an order."""
 
 
 class OpenCommand(TypedDict):
@@ -248,18 +248,18 @@ class OpenCommand(TypedDict):
 
 
 class ReadCommand(TypedDict):
-    """A view reads the end of a conversation, and what is new of it from now on."""
+    """A view reads the end of a conversation, and from now on what is new in it."""
 
     type: Literal["read"]
     view: ViewId
     thread: Id | None
     """`None` for none."""
     most: Annotated[int, _MOST]
-    """How many of the newest messages."""
+    """The number of newest messages to read."""
 
 
 class CallsCommand(TypedDict):
-    """A view wants to see the tool calls of a run."""
+    """A view requests the tool calls of a run."""
 
     type: Literal["calls"]
     view: ViewId
@@ -298,7 +298,7 @@ class StatusCommand(TypedDict):
 
 
 Order = SendCommand | NoteCommand | StatusCommand
-"""What changes something."""
+"""A command that changes something."""
 BoardCommand = (
     HelloCommand
     | HereCommand

@@ -55,7 +55,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     _entry: ClassVar[str] = ENTRY
     """The module that draws it."""
     _sheets: ClassVar[tuple[str, ...]] = ()
-    """Style sheets that it needs beside the panel's."""
+    """Style sheets that it needs in addition to the panel's."""
 
     publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
@@ -79,7 +79,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._questions: dict[str, QuestionRow] = {}
         """The open questions, by id."""
         self._marks = 0
-        """How many marks the pages have."""
+        """Number of marks that the pages have."""
         self._details: dict[str, Details] = {}
         self._seen_at_s: dict[str, float] = {}
         """When each view last reported that it is open, oldest first."""
@@ -135,7 +135,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._questions = {
             question.id: known.get(question.id) or question_row(question)
             for question in asked
-            if question.kind != BUDGET  # that one has a widget of its own
+            if question.kind != BUDGET  # the budget's question has its own widget
         }
         marks_before, self._marks = self._marks, len(self.publisher.fold.person.marks)
         return self._questions.keys() != known.keys() or self._marks != marks_before
@@ -159,8 +159,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def _frame(self, frame: Frame, *, base: int | None, with_questions: bool) -> FrameMessage:
         rows = [self._row(path, row) for path, row in frame.rows.items()]
         summary = frame.summary
-        # The replay goes by the times of events. A run's duration is another: it may begin a while
-        # after it was ordered, or be recovered.
+        # The scrubber uses the times of events, which differ from the run's duration if it began
+        # long after it was ordered, or was recovered.
         at_s = self.publisher.fold.newest_s if summary.done else summary.at_s
         message: FrameMessage = {
             "type": "frame",
@@ -212,7 +212,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
                 self._order(command, self.publisher.commands)
 
     def _order(self, command: Command, commands: Commands) -> None:
-        """Hand a person's order over to the run."""
+        """Pass a person's command on to the run."""
         match command["type"]:
             case "budget":
                 commands.set_budget(self._allowed(command["total"]))
@@ -239,7 +239,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
                         commands.tell_agent(agent, command["text"], made=made)
 
     def _made(self, order: str, about: str) -> Made:
-        """What tells the pages that the run did not take an order."""
+        """A callback that tells the pages if the run did not accept a command."""
 
         def made(worked: bool) -> None:
             if not worked:
@@ -250,9 +250,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def _allowed(self, total: int) -> int:
         """The allowed total nearest to the one that a page requests."""
         summary = self.publisher.whole().summary
-        if total < summary.tokens_used:  # it would end the run, and no page sends that
+        if total < summary.tokens_used:  # this would end the run, and no page sends it
             raise MessageRefused("`total` must be at least what is used")
-        limit = ceiling() if summary.unit == TOKENS else None  # a teacher's is one of tokens
+        limit = ceiling() if summary.unit == TOKENS else None  # a teacher's ceiling counts tokens
         highest = highest_total(summary.budget_total, limit)
         return allowed_total(total, used=summary.tokens_used, highest=highest)
 
