@@ -1,1 +1,1 @@
-"""A table in, a table out: one lean agent for each row and judge, and a frame of their answers."""
+"""Maps over tables: one lean agent for each row and judge, and a frame of their answers."""

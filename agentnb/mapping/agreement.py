@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("nominal", "ordinal", "interval")
 _MOST_CELLS = 20_000_000
-"""The library makes arrays of rows times values times values; of 8 bytes each."""
+"""Largest array (rows * values * values, 8 bytes each) that `krippendorff` may make for us."""
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -61,7 +61,7 @@ class Agreement(Shown):
 
 
 def level_of(ratings: Sequence[Sequence[Any]], level: str | None) -> str:
-    """How values are compared: numbers by their distance, unless a person says otherwise.
+    """How values are compared: `level`, or by default `interval` for numbers, else `nominal`.
 
     Raises:
         ValueError: The level does not exist, or needs numbers.
@@ -84,12 +84,12 @@ def alpha_of(ratings: Sequence[Sequence[Any]], level: str = "nominal") -> float:
     """Krippendorff's alpha.
 
     Args:
-        ratings: Shape (rows, judges): for each row, what each judge said, `MISSING` for nothing.
-        level: `nominal` compares whether values are equal, `None` being one; `ordinal` and
-            `interval` take numbers, and `None` for nothing.
+        ratings: Shape (rows, judges): the value that each judge gave, `MISSING` if none.
+        level: `nominal` compares whether values are equal, and `None` is a value; `ordinal` and
+            `interval` take numbers, and `None` counts as no value.
 
     Returns:
-        1.0 if all values are equal, for which the formula has none; NaN if there is nothing to
+        1.0 if all values are equal, where the formula has no value; NaN if there is nothing to
         compare.
 
     Raises:
@@ -124,19 +124,20 @@ def alpha_of(ratings: Sequence[Sequence[Any]], level: str = "nominal") -> float:
 
 
 def _alpha_in_little_memory(matrix: NDArray[np.float64], nominal: bool) -> float:
-    """The same as the library's, for many different values: it makes no matrix of them.
+    """The same as `krippendorff.alpha`, without an array of size values * values.
 
-    The differences of all pairs are sums over how often each value comes, and over the values'
-    squares.
+    The sum of the differences of all pairs follows from the counts of the values (nominal), or
+    from the sum of their squared distances from the mean (interval).
 
     Args:
-        matrix: Shape (rows, judges), NaN for nothing; at least two values in each row.
-        nominal: Whether values are compared for being equal, else by their distance.
+        matrix: Shape (rows, judges), NaN where a judge gave no value; at least two values in each
+            row.
+        nominal: Whether values are only compared as equal or not, and not by their distance.
     """
     import numpy as np
 
     def differences(values: NDArray[np.float64]) -> float:
-        """Of all ordered pairs."""
+        """The sum over all ordered pairs: of 1 if they differ, or of the squared distance."""
         if nominal:
             _, counts = np.unique(values, return_counts=True)
             return float(values.size**2 - (counts.astype(float) ** 2).sum())
@@ -159,7 +160,7 @@ def _token(value: Any) -> Any:
 
 
 def as_label(value: Any) -> Any:
-    """A person's label; `MISSING` where they gave none."""
+    """A person's label as a plain value; `MISSING` if the cell is empty."""
     return MISSING if is_missing(value) else plain(value)
 
 

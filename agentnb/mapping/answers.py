@@ -22,12 +22,12 @@ from agentnb.typed import AnyOutput
 ANSWER = "answer"
 """The column of an answer without fields."""
 STATUS, ERROR, TOKENS, COST, PATH = OURS = ("status", "error", "tokens", "cost_usd", "path")
-"""Our own columns, after those of the answer."""
+"""Our own columns, which follow those of the answer."""
 ROW = "row"
-"""The column of an agreement that has the row's place, from 0."""
+"""The column of an agreement's frame with the row's position, from 0."""
 _OUR_PREFIX = "agentnb_"
 _NOT_BEGUN = ("not started", "before its turn")
-"""Ends of reasons that speak of the row's parent, which a person has not seen."""
+"""How reasons end that name the row's parent, which the table does not show."""
 _STOPPED = {
     AgentStatus.CANCELLED: "the map was cancelled before this row began",
     AgentStatus.INTERRUPTED: "the map was interrupted before this row began",
@@ -37,18 +37,18 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The names of the columns that go out."""
+    """The names of the output's columns."""
 
     fields: tuple[str, ...]
-    """The answer's."""
+    """The fields of the answer."""
     of_judges: Mapping[str, tuple[str, ...]]
-    """By field: a column for each judge; none if there is only one judge."""
+    """By field: a column for each judge; empty tuples if there is only one judge."""
     ours: Mapping[str, str]
-    """By our own name: as it is called beside these fields."""
+    """By our own name: the name in this table, prefixed where a field has it already."""
 
     @classmethod
     def of(cls, output: AnyOutput | None, judges: int) -> Names:
-        """Name the columns; where the answer has such a field already, ours get a prefix."""
+        """Name the columns; ours get a prefix where the answer has a field of that name."""
         fields = (output.fields if output is not None else ()) or (ANSWER,)
         taken = set(fields)
 
@@ -67,7 +67,7 @@ class Answers:
     """The outcome of each row.
 
     Args:
-        result: Of the run: judge j of row i has the place `i * judges + j`, both from 0.
+        result: The run's result; judge j of row i is at `i * judges + j`, both from 0.
         output: The type of each answer.
         judges: Agents for each row.
     """
@@ -86,7 +86,7 @@ class Answers:
 
     @cached_property
     def data(self) -> list[Any]:
-        """The answer of each row as it was given; with several judges, a tuple of theirs."""
+        """The answer of each row as an object; with several judges, a tuple of their answers."""
         if self._judges == 1:
             return [self._data_of(judge) for (judge,) in self.rows]
         return [tuple(map(self._data_of, judges)) for judges in self.rows]
@@ -103,7 +103,7 @@ class Answers:
 
     @cached_property
     def votes(self) -> dict[str, list[tuple[Any, ...]]]:
-        """By field: what each row's judges said, `MISSING` for one that did not complete."""
+        """By field: the value of each row's judges, `MISSING` for one that did not complete."""
         plain = [tuple(map(self._plain, judges)) for judges in self.rows]
         if self._output is None or not self._output.fields:
             return {ANSWER: plain}
@@ -122,7 +122,7 @@ class Answers:
 
     @cached_property
     def columns(self) -> dict[str, list[Any]]:
-        """All columns of the table that goes out, in order; `None` where there is nothing."""
+        """All columns of the output, in order; `None` for a missing value."""
         with without_collector():
             return self._of_fields() | self._ours()
 
@@ -148,7 +148,7 @@ class Answers:
         return {self.names.ours[name]: column for name, column in columns.items()}
 
     def _error_of(self, judges: Sequence[SubAgentResult]) -> str | None:
-        """Why there is no answer, or only a part of one."""
+        """Why a row lacks an answer, or some of its judges', or which of them were cut."""
         reasons = [self._reason_of(judge) for judge in judges]
         if len(reasons) > 1:
             reasons = [why and f"judge {n}: {why}" for n, why in enumerate(reasons, 1)]
@@ -166,7 +166,7 @@ class Answers:
         return {judge.path: at for at, judges in enumerate(self.rows) for judge in judges}
 
     def _tokens(self) -> list[int]:
-        """Of each row with all below it."""
+        """The tokens of each row, with all agents below it."""
         tokens, row_of = [0] * len(self.rows), self._row_of()
         for node in self._result.agent_tree.walk():
             at = row_of.get(node.path.partition(".")[0])
@@ -181,12 +181,15 @@ class Answers:
 
     @property
     def cost(self) -> Cost | None:
-        """Of the whole map, by the prices that are set now; `None` without a record."""
+        """The cost of the whole map, at the prices set now; `None` without a record."""
         record = self._result.record
         return None if record is None else record.cost
 
     def _costs(self) -> list[float | None]:
-        """Of each row with all below it, in US dollars; `None` if a part of it has no price."""
+        """The cost of each row with all agents below it, in US dollars.
+
+        `None` if a part of it has no price.
+        """
         cost_of_map = self.cost
         if cost_of_map is None:
             return [None] * len(self.rows)
@@ -211,7 +214,7 @@ def _status_of(judges: Sequence[SubAgentResult]) -> AgentStatus:
 
 
 def majority(votes: Iterable[Any]) -> Any:
-    """What most judges said, `None` if two values have equally many votes."""
+    """The most frequent value; `None` if two values have equally many votes."""
     said = [vote for vote in votes if vote is not MISSING]
     if len(said) < 2:
         return said[0] if said else None
@@ -222,7 +225,7 @@ def majority(votes: Iterable[Any]) -> Any:
 
 
 def token(value: Any) -> Any:
-    """What is equal for equal values in JSON form, and can be counted: `True` is not 1."""
+    """A hashable that is equal for equal values in JSON form; `True` is not 1."""
     if isinstance(value, list | dict):
         return ("json", json.dumps(value, sort_keys=True, ensure_ascii=False))
     return ("bool", value) if isinstance(value, bool) else value

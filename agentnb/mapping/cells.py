@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
-"""Stands where a row has no such column; `None` and NaN are values that say so themselves."""
+"""For a row without the column: distinct from a cell whose value is `None` or NaN."""
 
 
 def is_missing(value: object) -> bool:
@@ -21,14 +21,14 @@ def is_missing(value: object) -> bool:
         return True
     if isinstance(value, Decimal):
         return value.is_nan()
-    # By name: pandas is not loaded for this.
+    # By name, so that pandas need not be imported.
     return type(value).__name__ in ("NAType", "NaTType") or (
         isinstance(value, float) and value != value
     )
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy as Python's, a member of an `Enum` as its value; all else as it is."""
+    """A NumPy number as Python's, a member of an `Enum` as its value; all else unchanged."""
     if type(value).__module__ == "numpy" and hasattr(value, "item") and value.ndim == 0:
         return value.item()
     return value.value if isinstance(value, Enum) else value
@@ -37,7 +37,7 @@ def plain(value: Any) -> Any:
 def cell_text(value: Any) -> str:
     """A cell's text in a prompt.
 
-    What is missing is an empty text. Numbers and dates print as in Python; lists, dicts and objects
+    A missing value is an empty text. Numbers and dates print as in Python; lists, dicts and objects
     as JSON.
 
     Raises:
@@ -64,7 +64,7 @@ def _has_fields(value: object) -> bool:
 
 
 def _for_json(value: Any) -> Any:
-    """One level of a value as JSON knows it; `json.dumps` asks again for those within."""
+    """One level of a value in types that JSON has; `json.dumps` calls it for nested values."""
     value = plain(value)
     kind = type(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Images and PDFs among the rows of a table: each goes to its row's agent whole, before the prompt.
+"""Images and PDFs among a table's rows: the row's agent gets the whole file, before the prompt.
 
 Errors in a file are raised before any call, with its name and the fix.
 """
@@ -40,7 +40,7 @@ class Document:
     """A file that a row's agent gets whole."""
 
     path: str
-    """Absolute: a run that is recovered reads it again."""
+    """Absolute, as a recovered run reads the file again."""
     block: MediaBlock
 
 
@@ -69,7 +69,7 @@ def read_document(path: str | os.PathLike[str]) -> MediaBlock:
         content = b"" if size > most else read_file(path, max_bytes=most)
     except FileNotFoundError:
         raise ValueError(f"There is no file {literal(str(path))}: check its path.") from None
-    except (OSError, ValueError) as error:  # `ValueError`: a name that no system has
+    except (OSError, ValueError) as error:  # `ValueError`: a name that no system allows
         why = visible(getattr(error, "strerror", None) or str(error), 200).rstrip(".")
         raise ValueError(f"The file {name} cannot be read ({why}): check what it is.") from None
     if size > most:
@@ -80,7 +80,7 @@ def read_document(path: str | os.PathLike[str]) -> MediaBlock:
     if found != media_type:
         raise ValueError(_wrong_content(name, media_type, found))
     block = MediaBlock(media_type, base64.b64encode(content).decode(), path.name)
-    _ = block.digest, media_tokens(block)  # here, and not on the loop of all agents
+    _ = block.digest, media_tokens(block)  # cached here, so as not to block the agents' event loop
     return block
 
 
@@ -104,14 +104,14 @@ def _wrong_content(name: str, media_type: str, found: str | None) -> str:
 
 
 def words_for(document: Document, *, has_texts: bool) -> str:
-    """What `{{text}}` is for a document.
+    """What replaces `{{text}}` in the prompt of a document's row.
 
     Args:
         document: The document.
-        has_texts: Whether the table has text files, too: one prompt is for both.
+        has_texts: Whether the table also has text files, for which the prompt needs `{{text}}`.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The table has documents only, so that `{{text}}` is a mistake.
     """
     name = document.block.name
     if has_texts:
@@ -123,7 +123,7 @@ def words_for(document: Document, *, has_texts: bool) -> str:
 
 
 class DocumentReader:
-    """Reads the documents of one table: equal files share one text in memory."""
+    """Reads the documents of one table; equal files share one base64 text in memory."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, Document] = {}
@@ -145,14 +145,14 @@ class DocumentReader:
 def check_taken(
     documents: Iterable[Document | None], providers: Iterable[tuple[Provider, str]]
 ) -> None:
-    """Check that each model of a map takes its files.
+    """Check that each model of a map accepts the types of its files.
 
     Args:
-        documents: Those of the rows.
+        documents: The documents of the rows.
         providers: Each provider, and its model as `provider/model`.
 
     Raises:
-        ValueError: One does not; the message names the first such file.
+        ValueError: A model does not; the message names the first file of that type.
     """
     first = {each.block.media_type: each.block for each in documents if each is not None}
     for provider, label in providers if first else ():
@@ -176,7 +176,7 @@ def _not_taken(model: str, block: MediaBlock) -> str:
 
 
 def to_plain(documents: Sequence[Document | None]) -> list[dict[str, str] | None]:
-    """What is kept of a map's documents: all but the files themselves."""
+    """A map's documents as plain values for the store, without the files' contents."""
     return [
         None
         if each is None
@@ -191,10 +191,10 @@ def to_plain(documents: Sequence[Document | None]) -> list[dict[str, str] | None
 
 
 def from_plain(kept: Sequence[Mapping[str, Any] | None]) -> tuple[Document | None, ...]:
-    """The documents of a map whose process died: the files are read again.
+    """The documents of a recovered map; the files are read again.
 
     Raises:
-        ValueError: One is not there any more, or has changed.
+        ValueError: A file is gone, or has changed.
     """
     reader = DocumentReader()
     found: list[Document | None] = []

@@ -1,4 +1,4 @@
-"""Whether a map without its own budget fits the session's: checked before the first call."""
+"""Checks before the first call that a map without its own budget fits the session's."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from agentnb.core.protocols import OutputType
 from agentnb.mapping.documents import Document
 
 OUTPUT_OF_ROW = 256
-"""Tokens of output that a row is expected to have: enough for a short answer with its reason."""
+"""Expected tokens of output for each row: enough for a short answer with its reason."""
 
 
 class Expected(NamedTuple):
-    """What the rows of a map are expected to take at least."""
+    """What the rows of a map are expected to use at least."""
 
     rows: int
     input_tokens: int
@@ -24,11 +24,11 @@ class Expected(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """As a budget of tokens counts them."""
+        """Input and output tokens together, as a budget of tokens counts them."""
         return self.input_tokens + self.output_tokens
 
     def micros(self, rates: Sequence[Rate]) -> int:
-        """Micro-dollars, at the prices of the judges' models: each has an equal share."""
+        """The cost in micro-dollars, at the prices of the judges' models in equal shares."""
         read, written = (-(-each // len(rates)) for each in (self.input_tokens, self.output_tokens))
         return sum(rate.of_input(read) + rate.of_output(written) for rate in rates)
 
@@ -42,13 +42,13 @@ def expected(
     judges: int,
     documents: Sequence[Document | None] = (),
 ) -> Expected:
-    """What a map takes: each prompt by its size, and `OUTPUT_OF_ROW` for each answer.
+    """Estimate a map: each prompt by its size, and `OUTPUT_OF_ROW` for each answer.
 
     Args:
         prompts: One for each row and judge.
-        system: What is equal for all.
+        system: The system prompt, which all rows share.
         output: The type of the answers.
-        known: How many answers may be there already.
+        known: How many of the answers may be reused.
         judges: Agents for each row.
         documents: The files of the rows, if they have any.
     """
@@ -66,12 +66,12 @@ def check_fits(expected: Expected, budget: int, rates: Sequence[Rate] = ()) -> N
     """Raise unless the rows fit the session's budget.
 
     Args:
-        expected: What they take.
-        budget: Tokens; micro-dollars where there are prices.
-        rates: The prices of the judges' models, for a budget of money.
+        expected: The estimate.
+        budget: In tokens; in micro-dollars if there are `rates`.
+        rates: The prices of the judges' models, for a budget in dollars.
 
     Raises:
-        ValueError: They do not.
+        ValueError: The rows do not fit.
     """
     unit = USD if rates else TOKENS
     amount = expected.micros(rates) if rates else expected.tokens
@@ -86,6 +86,6 @@ def check_fits(expected: Expected, budget: int, rates: Sequence[Rate] = ()) -> N
 
 
 def _rounded(amount: int) -> int:
-    """With one digit that is not 0, rounded up."""
+    """`amount`, rounded up to one significant digit."""
     unit = 10 ** (len(str(amount)) - 1)
     return int(-(-amount // unit) * unit)

@@ -1,8 +1,8 @@
-"""Frames that are made of columns: of the library whose frame came in, else of pandas.
+"""Makes frames of columns: of the library of the input's frame, else of pandas.
 
-In pandas a column of whole numbers is `Int64`, one of truth values `boolean` (both know what is
-missing, so that a failed row makes no `1.0` of a 1), one of numbers `float64`, one of texts what
-pandas makes of texts (`str` from pandas 3 on); all others are `object`.
+In pandas a column of whole numbers is `Int64` and one of truth values `boolean` (both have missing
+values, so that a failed row does not turn a 1 into `1.0`), one of numbers `float64`, one of texts
+pandas' type for texts (`str` from pandas 3 on); all others are `object`.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ def make_frame(
     kinds: Mapping[str, str],
     rows: Sequence[int] | None = None,
 ) -> Any:
-    """Make a frame of the kind that came in.
+    """Make a frame of the input's kind.
 
     Args:
-        columns: Values by name, `None` for what is missing.
-        table: What came in; its index is kept.
-        kinds: Of columns whose values do not say it, since all may be missing: see `kind_of`.
-        rows: Which rows of the table these are; all when left out.
+        columns: Values by column name, `None` for a missing one.
+        table: The input; its index is kept.
+        kinds: See `kind_of`; by name, for columns whose values may all be missing.
+        rows: Positions in the table of these values; by default all rows.
 
     Raises:
-        ImportError: A list came in, and pandas is not installed.
+        ImportError: The input is a list, and pandas is not installed.
     """
     import narwhals as nw
 
@@ -86,7 +86,7 @@ def _new_series(name: str, values: Sequence[Any], kind: str, implementation: Any
 
 
 def kind_of(values: Sequence[Any]) -> str:
-    """`text`, `int`, `float` or `bool` if all values are that or missing; else `other`."""
+    """`text`, `int`, `float` or `bool` if all values are of that type or missing; else `other`."""
     types = {type(value) for value in values if value is not None}
     if types == {bool}:
         return "bool"
@@ -99,7 +99,7 @@ def kind_of(values: Sequence[Any]) -> str:
 
 
 def selected(frame: Any, keep: Sequence[bool]) -> Any:
-    """The rows of a frame that are kept, a frame of the same kind."""
+    """The rows of a frame for which `keep` is true, as a frame of the same kind."""
     import narwhals as nw
 
     return nw.from_native(frame).filter(list(keep)).to_native()

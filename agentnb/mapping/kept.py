@@ -1,4 +1,4 @@
-"""What is kept of a map in its run's settings, and the map that is made of it again."""
+"""A map as plain values in its run's stored settings, and back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentnb.mapping import documents
 from agentnb.mapping.options import MapOptions
 
 MAP = "map"
-"""Where a run's settings tell that it is a map."""
+"""The key in a run's settings that only a map has."""
 
 
 def as_plain(
@@ -18,7 +18,7 @@ def as_plain(
     options: MapOptions,
     left_out: Mapping[int, str],
 ) -> dict[str, Any]:
-    """A map as plain values: each prompt once, whatever the number of its judges."""
+    """A map as plain values; a prompt is stored once for all its judges."""
     plain: dict[str, Any] = {
         "prompts": list(tasks[:: options.judges]),
         "shared": options.shared,
@@ -35,10 +35,10 @@ def as_plain(
 
 
 def options_of(plain: Mapping[str, Any]) -> MapOptions:
-    """The options of a map that was kept; its documents are read again.
+    """The options of a stored map; its documents are read again.
 
     Raises:
-        ValueError: One of them is not there any more, or has changed.
+        ValueError: A document is gone, or has changed.
     """
     return MapOptions(
         plain["shared"],
@@ -51,11 +51,11 @@ def options_of(plain: Mapping[str, Any]) -> MapOptions:
 
 
 def plan_of(plain: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan of a map that was kept, as that of a list of tasks is kept."""
+    """The plan of a stored map, in the form in which a list of tasks is stored."""
     tasks = [prompt for prompt in plain["prompts"] for _ in range(plain["judges"])]
     return {"mode": SpawnMode.PARALLEL, "tasks": tasks, "synthesis": False}
 
 
 def left_out_of(plain: Mapping[str, Any]) -> dict[int, str]:
-    """The rows of a kept map that it leaves out, by the agents' numbers."""
+    """Why a stored map leaves out rows, by the agents' numbers."""
     return {int(number): str(why) for number, why in plain.get("left_out", ())}

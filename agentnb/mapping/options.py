@@ -1,4 +1,4 @@
-"""What a map is started with, beside what every run is started with."""
+"""The options of a map that other runs do not have."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class MapOptions:
     judges: int = 1
     """Agents for each row, side by side."""
     models: tuple[str, ...] = ()
-    """Of the judges, in their order, and then from the first again; empty for the run's model."""
+    """The judges' models in order, repeated if there are more judges; empty: the run's model."""
     sample: int | None = None
     """Rows that run before a person is asked about the rest."""
     retry_failed: int = 1
     """How often a failed row is tried again."""
     documents: tuple[Document | None, ...] = ()
-    """By row: the image or the PDF that its agents get; empty if no row has one."""
+    """For each row the image or PDF that its agents get; empty if no row has one."""
 
     @property
     def attachments(self) -> tuple[tuple[Block, ...], ...]:
-        """By task: the files before its prompt; empty if no row has one."""
+        """For each task the files before its prompt; empty if no row has one."""
         return tuple(
             () if each is None else (each.block,)
             for each in self.documents

@@ -15,23 +15,23 @@ from agentnb.mapping.rows import Table, key_texts, read_rows
 from agentnb.typed import AnyOutput, output_type
 
 _MOST_JUDGES = 100
-"""A slip of the keyboard would make so many prompts that the kernel dies."""
+"""A bound for typing errors: too many prompts would fill the kernel's memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MapOrder:
-    """A map that may start."""
+    """A map whose arguments have been checked."""
 
     table: Table
     prompt: str
-    """As it was written, without white space around it: the title of the run."""
+    """As written, stripped of surrounding white space; the title of the run."""
     plan: SpawnInstruction
     """A task for each row and judge, the judges of a row side by side."""
     options: MapOptions
     output: AnyOutput | None
     """The type of each answer; `None` for text."""
     keys: tuple[str, ...] | None
-    """What tells the rows apart, as texts; `None` without a `key`."""
+    """The values of the `key` column as texts; `None` without a `key`."""
     given: Mapping[str, Any]
     """Settings of the run that replace the session's."""
 
@@ -53,7 +53,7 @@ def order_of(
     """Check the arguments of `Session.map`.
 
     Raises:
-        ValueError: See there.
+        ValueError: As for `Session.map`.
     """
     if not isinstance(shared, str):
         raise ValueError(f"`shared` must be a string, not {literal(shared)}.")
@@ -83,10 +83,10 @@ def order_of(
 def recovered_order(
     prompt: str, plan: SpawnInstruction, options: MapOptions, output: OutputType | None
 ) -> MapOrder:
-    """The order of a map that goes on in another process: its rows are the prompts that were kept.
+    """The order of a recovered map, whose rows are the stored prompts.
 
     Args:
-        prompt: As it was written.
+        prompt: As written.
         plan: The tasks.
         options: How the rows are run.
         output: The type of each answer.
@@ -96,10 +96,10 @@ def recovered_order(
 
 
 def checked_flag(name: str, value: object) -> None:
-    """Refuse what is neither true nor false: of a text, each would be true.
+    """Check that a value is a `bool`: any non-blank text would count as true.
 
     Raises:
-        ValueError: It is.
+        ValueError: It is not.
     """
     if not isinstance(value, bool):
         raise ValueError(f"`{name}` must be True or False, not {literal(value)}.")

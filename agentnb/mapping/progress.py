@@ -1,4 +1,4 @@
-"""The line on stderr that follows a map in a script."""
+"""The line on stderr with a map's progress, for scripts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from agentnb.core.bus import EventBus
 from agentnb.views.panel.map_fold import MapProgress, MapWatch, pace_words
 
 _EVERY_S = 0.1
-"""The shortest time between two updates."""
+"""Seconds between two updates at least."""
 _TICK_S = 1.0
-"""The longest, and how often it is looked whether the run is still there."""
+"""Seconds between two updates at most, and between checks whether the run still exists."""
 _PATIENCE_S = 2.0
-"""Longest wait for the last update, which a blocked terminal may hold up."""
+"""Most seconds to wait for the last update, which a blocked terminal may delay."""
 
 _log = logging.getLogger("agentnb")
 
 
 class ProgressLine:
-    """Draws a map's progress with `tqdm`, from a thread of its own, to the map's end.
+    """Draws a map's progress with `tqdm` from its own thread, until the map ends.
 
-    It never fails the map: what goes wrong is logged, and the line ends.
+    An error in drawing never fails the map: it is logged, and the line ends.
 
     Args:
         bus: The events of the map's run.
-        watch: Its progress.
-        cost: Returns what it has cost so far, in words; empty if unknown.
+        watch: The map's progress.
+        cost: Returns the cost so far in words; empty if unknown.
         always: Draw it even if stderr is not a terminal.
     """
 
@@ -45,7 +45,7 @@ class ProgressLine:
         self._thread.start()
 
     def finish(self) -> None:
-        """Draw the last state, and end the thread. Call it when the run has ended."""
+        """Draw the final state, and end the thread. To be called when the run has ended."""
         if self._thread is None:
             return
         self._is_over.set()
@@ -86,7 +86,7 @@ def _counts(progress: MapProgress) -> list[str]:
 def _is_terminal(stream: Any) -> bool:
     try:
         return bool(stream.isatty())
-    except Exception:  # `None` without a console, closed, or an object of somebody else
+    except Exception:  # `None` without a console, closed, or a foreign object
         return False
 
 
@@ -95,15 +95,15 @@ def _bar(rows: int) -> Any:
 
     class Bar(tqdm):  # type: ignore[misc]  # it has no types
         monitor_interval = 0
-        """Its monitor is a thread that stays."""
+        """0 starts no monitor thread, which would outlive the bar."""
 
-    Bar.set_lock(threading.RLock())  # its own is shared with other processes, and lets files stay
+    Bar.set_lock(threading.RLock())  # tqdm's own is shared between processes, and leaves files
     return Bar(
         total=rows,
         file=sys.stderr,
         desc="Rows",
         unit="row",
         dynamic_ncols=True,
-        # Its own rate would count rows that were taken from before.
+        # Without tqdm's rate, which would count reused rows.
         bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}",
     )

@@ -1,4 +1,4 @@
-"""The prompt of each row: `{{column}}` is what the row has there."""
+"""The prompt of each row: `{{column}}` is replaced by the row's cell in that column."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _COLUMN = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 def prompts_of(prompt: str, table: Table) -> tuple[str, ...]:
     """Fill a prompt once for each row.
 
-    `{{column}}` may have any name, with white space at its ends. What a cell holds is data: a
-    `{{column}}` in it stays. A cell that is missing (`None`, NaN, NaT) is an empty text; numbers
-    print as in Python; lists, dicts and objects as JSON.
+    Any column name may stand in the braces, also between white space. A cell is data: a
+    `{{column}}` in its text is not replaced. A missing cell (`None`, NaN, NaT) is an empty text;
+    numbers print as in Python; lists, dicts and objects as JSON.
 
     Raises:
-        ValueError: The prompt is blank, names a column that the table or one of its rows does not
-            have, or none at all; or a row's prompt would be blank.
+        ValueError: The prompt is blank, names no column although there are rows other than
+            documents, or names one that the table or a row does not have; or a row's prompt would
+            be blank.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(f"`prompt` must be a non-blank string, not {literal(prompt)}.")
@@ -55,7 +56,11 @@ def prompts_of(prompt: str, table: Table) -> tuple[str, ...]:
 
 
 def _found(name: str, table: Table) -> str:
-    """The column that a prompt names."""
+    """The table's column of this name.
+
+    Raises:
+        ValueError: There is none.
+    """
     if name in table or (not len(table) and not table.columns):
         return name
     if not table.columns:

@@ -38,9 +38,9 @@ class MapResult(Shown):
         self.status: AgentStatus = result.status
         """The map's status: `completed`, or why it ended early."""
         self.reused = 0
-        """Answers taken from an earlier map, counted for each row and judge: they cost nothing."""
+        """Answers taken from an earlier map at no cost, counted for each row and judge."""
         self.again: Again | None = None
-        """How it is made once more."""
+        """Runs the map again, for `retry`."""
         self._order = order
         self._answers = Answers(result, order.output, judges=order.options.judges)
 
@@ -208,7 +208,7 @@ class MapResult(Shown):
         return {name: self._answers.columns[name]}
 
     def _ratings(self, fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        """What each row's judges said: a value, or a dict of several."""
+        """For each row its judges' values: of the one field, or a dict of several."""
         votes = self._answers.votes
         if len(fields) == 1:
             return votes[fields[0]]
@@ -221,7 +221,7 @@ class MapResult(Shown):
         ]
 
     def _labels(self, labels: Any) -> tuple[str, list[Any]]:
-        """The name of a person's labels, and one for each row."""
+        """The column name for a person's labels, and a label for each row."""
         table = self._order.table
         if isinstance(labels, str):
             if labels not in table:

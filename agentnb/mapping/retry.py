@@ -19,21 +19,21 @@ LEFT_OUT = "it did not complete, and was left out of the retry"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The fate of each row and judge in a retry, by the agent's number."""
+    """What a retry keeps and leaves out, by the agent's number; it asks all others again."""
 
     taken: Mapping[int, ReusedAnswer]
     left_out: Mapping[int, str]
-    """Why they are neither taken nor asked."""
+    """Why an agent's answer is neither kept nor asked for."""
 
 
 def split_of(
     results: Sequence[SubAgentResult], run_id: str, *, judges: int, rows: Iterable[int] | None
 ) -> Split:
-    """Which rows of a map are taken.
+    """Which answers of a map a retry keeps, and which rows it leaves out.
 
     Args:
-        results: Of each row and judge, in order.
-        run_id: The map that has them.
+        results: One for each row and judge, in order.
+        run_id: The map with these results.
         judges: Agents for each row.
         rows: The rows to ask again, from 0; by default those that did not complete.
 
@@ -73,10 +73,11 @@ def _checked(rows: Iterable[int], count: int) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Starts a map once more."""
+    """Runs an ended map again. See `MapResult.retry`."""
 
     start: Callable[[Mapping[int, ReusedAnswer], Mapping[int, str], str | None], MapRun]
-    """Takes answers by number, what is left out by number, and another model."""
+    """Called with the kept answers and the reasons of those left out, both by number, and the
+    model, `None` for the same."""
     results: Sequence[SubAgentResult]
     run_id: str
     judges: int

@@ -1,8 +1,8 @@
-"""Answers from before: a row that was answered in an earlier map is not asked again.
+"""Reuse of answers: a row that an earlier map has answered is not asked again.
 
-A row is the same if its first call is: model, prompt, tools. Maps of one label (their name, else
-their prompt) and one type of answers know each other's rows: those in the store, also of maps that
-were interrupted or killed, and without a store those of this kernel.
+Rows are the same if their first calls are: model, prompt and tools. A map looks for its rows in
+the maps with the same name (else the same prompt) and the same type of answers: in the store,
+with those that were interrupted or killed, or without a store among the maps of this kernel.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from agentnb.core.plan import ReusedAnswer
 from agentnb.core.protocols import OutputType
 
 Found = Mapping[str, Sequence[ReusedAnswer]]
-"""By key: the answers of one map, in the order of its rows."""
+"""The answers of one map by key, in the order of its rows."""
 Label = tuple[str, str | None]
-"""Name or prompt of maps, and the schema of their answers."""
+"""The name or prompt of a map, and the schema of its answers as JSON."""
 Keep = Callable[[str, str], None]
-"""Takes key and text of a row that has completed."""
+"""Called with the key and the answer's text of a completed row."""
 MOST_MAPS = 20
-"""Earlier maps of a label that are looked at."""
+"""Number of earlier maps of a label that are searched."""
 
 
 def together(maps: Iterable[Found]) -> dict[str, list[ReusedAnswer]]:
-    """The answers of several maps, the newest first.
+    """Merge the answers of several maps, given from the newest to the oldest.
 
-    An older map adds to a key only the answers that it has more: it may be where the newer one has
-    its answers from.
+    For each key an older map adds only as many answers as it has beyond those already found, since
+    the newer map may have reused its answers.
     """
     merged: dict[str, list[ReusedAnswer]] = {}
     for found in maps:
@@ -40,20 +40,20 @@ def together(maps: Iterable[Found]) -> dict[str, list[ReusedAnswer]]:
 
 
 class _Answers:
-    """What is common to both sources of answers. See `agentnb.core.plan.RowAnswers`."""
+    """The common part of both sources of answers. See `agentnb.core.plan.RowAnswers`."""
 
     def __init__(self, keep: Keep | None) -> None:
         self._keep = keep
         self.taken = 0
-        """How many were taken."""
+        """Number of answers that `find` has returned."""
 
     @property
     def keeps(self) -> bool:
-        """Whether it wants to be told of new answers."""
+        """Whether `keep` does anything, so that it is worth to compute a row's key."""
         return self._keep is not None
 
     def keep(self, number: int, key: str, text: str) -> None:
-        """A row has completed."""
+        """Keep the answer of a completed row for later maps."""
         if self._keep is not None:
             self._keep(key, text)
 
@@ -62,8 +62,8 @@ class EarlierAnswers(_Answers):
     """Answers of earlier maps. See `agentnb.core.plan.RowAnswers`.
 
     Args:
-        found: By key; each answers one row, in order.
-        keep: Takes key and text of each row that has completed; not called when left out.
+        found: The answers by key; each is used for one row, in order.
+        keep: Called for each completed row; by default its answer is not kept.
     """
 
     def __init__(self, found: Found, keep: Keep | None = None) -> None:
@@ -74,9 +74,9 @@ class EarlierAnswers(_Answers):
         return sum(map(len, self._left.values()))
 
     def find(self, number: int, key: Callable[[], str]) -> ReusedAnswer | None:
-        """The answer to a row with this key."""
+        """The next answer for a row with this key, `None` if there is none left."""
         if not self._left:
-            return None  # a key takes time
+            return None  # saves computing the key
         answers = self._left.get(key())
         if not answers:
             return None
@@ -85,22 +85,22 @@ class EarlierAnswers(_Answers):
 
 
 class KernelAnswers:
-    """The answers of a kernel's maps that no store keeps. Safe from any thread."""
+    """The answers of this kernel's maps, for sessions without a store. Safe from any thread."""
 
     def __init__(self) -> None:
         self._maps: dict[Label, deque[dict[str, list[ReusedAnswer]]]] = defaultdict(
             lambda: deque(maxlen=MOST_MAPS)
         )
-        """The newest first."""
+        """By label: the answers of its maps, the newest first."""
         self._lock = threading.Lock()
 
     def found(self, label: Label) -> Found:
-        """The answers of the maps of a label."""
+        """The answers of all maps of a label."""
         with self._lock:
             return together(self._maps[label])
 
     def begin(self, label: Label) -> Keep:
-        """A map begins. What this returns keeps its answers."""
+        """Add a new map, and return a function that keeps its answers."""
         own: dict[str, list[ReusedAnswer]] = {}
         with self._lock:
             self._maps[label].appendleft(own)
@@ -113,7 +113,7 @@ class KernelAnswers:
 
 
 class TakenAnswers(_Answers):
-    """Answers by the agents' numbers, whatever their calls were. See `RowAnswers`."""
+    """Answers by the agents' numbers, whatever the rows' keys. See `RowAnswers`."""
 
     def __init__(self, by_number: Mapping[int, ReusedAnswer], keep: Keep | None = None) -> None:
         super().__init__(keep)
@@ -128,13 +128,13 @@ class TakenAnswers(_Answers):
         return len(self._by_number)
 
     def find(self, number: int, key: Callable[[], str]) -> ReusedAnswer | None:
-        """The answer to the row with this number."""
+        """The answer for the agent with this number, `None` if there is none."""
         answer = self._by_number.get(number)
         self.taken += answer is not None
         return answer
 
 
 def label_of(name: str, prompt: str, output: OutputType | None) -> Label:
-    """By what maps know each other."""
+    """The label by which a map finds earlier ones."""
     schema = None if output is None else as_json(output.schema)
     return f"name {name}" if name else f"prompt {prompt}", schema

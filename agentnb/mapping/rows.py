@@ -21,19 +21,19 @@ _OF_PATHS = (TEXT, "name", "path")
 _KINDS = {"text": "a string", "dict": "a dict", "path": "a path", "object": "an object"}
 _WANTED = "`rows` must be a data frame, or a list of strings, dicts, objects or paths, not "
 _NO_DOCUMENT = frozenset({".bmp", ".tif", ".tiff", ".heic"})
-"""Images that no model takes."""
+"""Suffixes of images that no model accepts."""
 
 
 class Table:
-    """What came in.
+    """The input of a map.
 
     Args:
-        length: The number of its rows.
-        columns: The names of its columns; none for a list without rows.
-        read: Gives a column's values, `MISSING` where a row does not have it.
-        frame: What came in, as a frame of narwhals; `None` for a list.
+        length: Number of rows.
+        columns: The names of the columns; none for a list without rows.
+        read: Returns a column's values, `MISSING` for a row without it.
+        frame: The input as a frame of narwhals; `None` for a list.
         index: The index of a pandas frame.
-        documents: By row: the image or the PDF that its agents get; empty if no row has one.
+        documents: For each row the image or PDF that its agents get; empty if no row has one.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Table:
         return name in self.columns
 
     def column(self, name: str) -> Sequence[Any]:
-        """The values of a column, read once. `MISSING` where a row does not have it.
+        """The values of a column, read once; `MISSING` for a row without it.
 
         Raises:
             ValueError: A file cannot be read.
@@ -136,7 +136,11 @@ def no_column(name: str, columns: Sequence[str]) -> str:
 
 
 def _kind_of_all(rows: Sequence[object]) -> str | None:
-    """The one kind that all rows are of."""
+    """The kind of the rows, `None` without rows.
+
+    Raises:
+        ValueError: A row is of no known kind, or of another than the first.
+    """
     first = None
     for at, row in enumerate(rows):
         kind = _kind_of(row)
@@ -165,7 +169,7 @@ def _kind_of(row: object) -> str | None:
 
 
 def _fields_of(row: Any) -> tuple[str, ...]:
-    """The names of an object's fields; none for what has none, such as a number."""
+    """The names of an object's fields; empty for a value without fields, such as a number."""
     kind = type(row)
     if hasattr(kind, "model_fields"):  # pydantic
         return (*kind.model_fields, *kind.model_computed_fields, *(row.model_extra or ()))
@@ -220,7 +224,7 @@ def attachment_of(path: Path, reader: DocumentReader) -> Document | None:
     """The image or the PDF at a path; `None` for a text file.
 
     Raises:
-        ValueError: It cannot be read, or no model takes such an image.
+        ValueError: It cannot be read, or no model accepts such an image.
     """
     if path.suffix.lower() in _NO_DOCUMENT:
         raise ValueError(
@@ -248,17 +252,27 @@ def _text_of_file(at: int, path: Path, document: Document | None, has_texts: boo
 
 
 def _may_be_frame(rows: object) -> bool:
-    """Whether it looks like a frame or a series. Asks its class: an attribute may compute much."""
+    """Whether it looks like a frame or a series.
+
+    Looks at the class only, since an attribute of the object may be costly.
+    """
     kind = type(rows)
     return hasattr(kind, "columns") or hasattr(kind, "to_frame") or hasattr(kind, "collect_schema")
 
 
 def _read_frame(rows: Any) -> Table | None:
-    """A frame of any library that narwhals knows; a series is a list of strings with an index."""
+    """Read a frame of any library that narwhals supports, or a series as its column `text`.
+
+    Returns:
+        `None` if it is neither.
+
+    Raises:
+        ValueError: The frame is lazy, or the names of its columns are not unique.
+    """
     import narwhals as nw
 
     is_pandas_frame = hasattr(type(rows), "iloc") and hasattr(type(rows), "columns")
-    # Before narwhals, which refuses the same names in several lines.
+    # Before narwhals, whose error for duplicate names takes several lines.
     names = _checked_names([*rows.columns]) if is_pandas_frame else None
     found = nw.from_native(rows, pass_through=True, allow_series=True)
     if isinstance(found, nw.LazyFrame):
@@ -269,7 +283,7 @@ def _read_frame(rows: Any) -> Table | None:
         found = texts.to_frame().with_columns(*named)
     if not isinstance(found, nw.DataFrame):
         return None
-    frame: nw.DataFrame[Any] = found.clone()  # what the person changes later changes nothing here
+    frame: nw.DataFrame[Any] = found.clone()  # the person may change theirs while the map runs
     known = names or _checked_names(frame.columns)
 
     def read(name: str) -> list[Any]:
@@ -280,7 +294,7 @@ def _read_frame(rows: Any) -> Table | None:
 
 
 def _checked_names(names: Sequence[Any]) -> dict[str, Any]:
-    """The names of columns as texts, each with the name as it is.
+    """The names of columns as texts, each mapped to the original name.
 
     Raises:
         ValueError: A name is not unique, or has several levels.

@@ -42,16 +42,16 @@ class MapRun(Run[MapResult]):
     """
 
     order: MapOrder
-    """Its order; set before anyone has it."""
+    """What it was started with; set before the run is returned."""
     start_again: Callable[..., MapRun]
-    """Runs it again: see `agentnb.mapping.retry.Again`."""
+    """Runs the map again: see `agentnb.mapping.retry.Again.start`."""
     answers: EarlierAnswers | TakenAnswers | None = None
-    """Where it has answers from that it did not ask for."""
+    """The source of the answers that it reuses."""
     reused_before: int = 0
-    """How many of them it had before it was recovered."""
+    """Number of answers that it had reused before it was recovered."""
     _line: ProgressLine | None = None
     _made: MapResult | None = None
-    """Its result, made once: so its frame is made once, too."""
+    """Its result, cached so that its frame is made only once."""
 
     @property
     def table(self) -> Table:
