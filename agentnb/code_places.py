@@ -17,10 +17,10 @@ OFF, WORKER, KERNEL = "off", "worker", "kernel"
 
 @dataclass(frozen=True, slots=True)
 class RunNeeds:
-    """What a place has to know of a run."""
+    """The facts about a run that a place needs."""
 
     objects: Mapping[str, object] | None
-    """Those that the run was given, by name; `None` if they are gone."""
+    """The objects that the run was given, by name; `None` if they are gone."""
     gone: Iterable[str] | None
     """The names that a recovered run was given; `None` for any other run."""
     limits: Limits
@@ -31,31 +31,31 @@ class RunNeeds:
 
 
 class CodePlace:
-    """Nowhere: no code runs. The other places extend it.
+    """The base of all places, and the place of a run without code.
 
     Args:
-        needs: What it has to know of the run.
+        needs: The facts about the run.
     """
 
     tools: Sequence[Tool] = ()
-    """By which agents run code."""
+    """The tools with which agents run code."""
 
     def __init__(self, needs: RunNeeds) -> None:
         pass
 
     def give(self, agent_id: str, names: Sequence[str]) -> None:
-        """An agent is created: it has these names, and no others."""
+        """Give a new agent these names and no others."""
 
     async def end(self, agent_id: str) -> Returned:
-        """An agent has ended. Let go of what it held, and return what its code left."""
+        """Release what an ended agent holds, and return what its code left."""
         return Returned()
 
     async def close(self) -> None:
-        """The run has ended. Nothing of it is left afterwards."""
+        """Release everything that the run holds, when it has ended."""
 
 
 class InWorkers(CodePlace):
-    """In processes of their own, on copies."""
+    """Runs code in separate processes, on copies of the given objects."""
 
     def __init__(self, needs: RunNeeds) -> None:
         if not needs.is_replay:
@@ -79,7 +79,7 @@ class InWorkers(CodePlace):
 
 
 class InKernel(CodePlace):
-    """On the person's own names, on the main thread. Nothing is handed over, nothing comes back."""
+    """Runs code on the main thread with the person's own names: nothing is copied or returned."""
 
     def __init__(self, needs: RunNeeds) -> None:
         self.tools = (KernelPythonTool(KernelCode(needs.limits.time_s)),)

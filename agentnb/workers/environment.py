@@ -1,6 +1,6 @@
 """The environment of a worker: a list of allowed names, so that no key gets in.
 
-A name that is not listed stays out, whatever it holds: what is secret cannot be told by a name.
+A name that is not listed stays out, whatever it holds: names do not show what is secret.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def worker_environment(
         mark: Unique to the run.
         at_work: How many workers compute at a time. They share the cores, unless the person has
             set the numbers of threads.
-        known: What is taken from; this process's own if left out.
+        known: The environment to take values from; by default this process's.
     """
     known = os.environ if known is None else known
     taken = {name: value for name, value in known.items() if _is_allowed(name)}

@@ -61,8 +61,8 @@ class Workers:
         limits: What each worker may use.
         at_work: How many calls compute at a time.
         cwd: The folder in which code runs; the current one if left out.
-        gone: Names that the run was given and that went with the kernel in which it began: what
-            agents had bound there is gone, too.
+        gone: Names that the run was given, whose objects were lost with the kernel in which it
+            began; so were the names that agents had bound. `None` if it began in this one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Workers:
         self._at_work = at_work
         self._cwd = str(cwd or Path.cwd())
         self.mark = secrets.token_hex(8)
-        """By which the processes of the run are found: see `agentnb.workers.inside.descendants`."""
+        """Identifies the processes of the run: see `agentnb.workers.inside.descendants`."""
         self._slots = asyncio.Semaphore(at_work)
         self._seats: dict[str, _Seat] = {}
         self._server: ForkServer | None = None
@@ -89,11 +89,11 @@ class Workers:
         self._starting = asyncio.Lock()
         self._writing: asyncio.Task[None] | None = None
         self._folders: list[Path] = []
-        """Of all workers. Their guards remove them, if nothing kills those."""
+        """The folders of all workers. The guards remove them, unless they are killed."""
         self._is_closed = False
 
     def give(self, agent_id: str, names: Iterable[str]) -> None:
-        """Say which of the given names an agent gets. It gets none that it is not told."""
+        """Set which of the given names an agent gets; by default none."""
         seat = self._seat(agent_id)
         known, gone = [*names], self._gone or ()
         seat.names = tuple(name for name in known if name in self.given)
@@ -253,7 +253,7 @@ class Workers:
             self._data.close()
 
     def _first_words(self, seat: _Seat) -> list[str]:
-        """What an agent has to know of a new worker."""
+        """The notes for an agent's first call in a new worker."""
         words = []
         if seat.has_lost:
             words.append("A fresh worker has started: only the given names are bound.")
@@ -281,7 +281,7 @@ def check_installed() -> None:
 
 
 def _names_in(code: Sequence[str]) -> list[str]:
-    """The names that occur in some cells: what is never named is not changed."""
+    """The names that occur in cells: an object that is never named is not changed."""
     names: set[str] = set()
     for cell in code:
         try:

@@ -1,4 +1,4 @@
-"""What a call of an agent's code came to, as the agent reads it."""
+"""The result of a call of an agent's code, as the agent reads it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING = "(no output)"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One call."""
+    """The result of one call."""
 
     text: str
     """What the agent reads."""

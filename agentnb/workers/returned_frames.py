@@ -1,4 +1,4 @@
-"""Makes frames and sparse matrices of what a worker left. See `returned`.
+"""Makes frames and sparse matrices from a worker's file. See `returned`.
 
 Only public constructors of the libraries are called, with parts that were checked.
 """
@@ -49,7 +49,7 @@ def _series(source: Source, node: dict[str, Any]) -> Any:
 
 
 def _own_type(values: Any, index: Any) -> Any:
-    """A series of the type that its values have: of objects pandas would guess a better one."""
+    """A series with the type of its values: pandas would guess another for objects."""
     return library("pandas").Series(values, index=index, dtype=values.dtype, copy=False)
 
 
@@ -82,7 +82,7 @@ def _range(source: Source, node: dict[str, Any]) -> Any:
 def _index(source: Source, node: dict[str, Any]) -> Any:
     pd = library("pandas")
     values, name = _column_in(source, node.get("v")), _label(source, node.get("name"))
-    # Of objects pandas would guess a better type.
+    # Pandas would guess another type for objects.
     dtype = object if values.dtype == object else None
     index = pd.Index(values, dtype=dtype, name=name, copy=False)
     frequency = node.get("freq")

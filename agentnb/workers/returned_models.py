@@ -1,4 +1,4 @@
-"""Makes pictures and fitted models of what a worker left. See `returned`.
+"""Makes pictures and fitted models from a worker's file. See `returned`.
 
 Of a model's class only the name comes from the worker. The class must be an estimator of
 scikit-learn, from a module that this process can import from there; no method of it runs, and what

@@ -1,4 +1,4 @@
-"""Makes plain values and arrays of what a worker left. See `returned`."""
+"""Makes plain values and arrays from a worker's file. See `returned`."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _installed() -> Sequence[Path]:
 
 
 def check_hashable(source: Source, values: Any) -> None:
-    """Raises `NotReadable` if values are made so that to hash them takes for ever."""
+    """Raise `NotReadable` if values are built so that hashing them would take for ever."""
     if getattr(values.dtype, "kind", "O") == "O":
         _set(source, values.tolist())
 

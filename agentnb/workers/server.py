@@ -57,7 +57,7 @@ class ForkServer:
     def __init__(self, mark: str, *, at_work: int, preload: Sequence[str]) -> None:
         self._mark = mark
         self.has_workers = False
-        """Whether it has started one: then it has ends to wait for."""
+        """Whether it has started a worker, whose end `close` then waits for."""
         self._connection, theirs = connection()
         try:
             with theirs:
@@ -91,7 +91,7 @@ class ForkServer:
     async def close(self) -> None:
         """End it and all that is left of the run's processes."""
         self._connection.close()
-        # One that still imports would hear of it only afterwards.
+        # A server that is still importing would only notice afterwards.
         polls = int(_PATIENCE_S / _POLL_S) if self.has_workers else 0
         try:
             for _ in range(polls):
@@ -104,7 +104,7 @@ class ForkServer:
         await run_in_thread(lambda: end_all(lambda: marked(self._mark)))
 
     def kill(self) -> None:
-        """End it without waiting for what it ends."""
+        """End it without waiting for its workers to end."""
         self._connection.close()
         if self._process.poll() is None:
             self._process.kill()

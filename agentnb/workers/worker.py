@@ -1,8 +1,8 @@
 """One worker: started, asked, interrupted and ended from the person's process.
 
 A call that is stopped is interrupted first; if that does not end it within half a second, or leaves
-threads or processes behind, all of the worker is killed. Whatever a worker answers is checked: it
-runs code that nobody has checked.
+threads or processes behind, the whole worker is killed. All answers of a worker are checked, as it
+runs unchecked code.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one call."""
+    """How one call ended."""
 
     reply: Mapping[str, Any] | None = None
     pictures: Sequence[bytes] = ()
@@ -81,7 +81,7 @@ class CannotStart(Exception):
     def __init__(self, why: str, *, is_silent: bool = False) -> None:
         super().__init__(why)
         self.is_silent = is_silent
-        """Whether the fork server is gone, so that nobody said why."""
+        """Whether the fork server has ended, so that no reason is known."""
 
 
 class Worker:
@@ -193,7 +193,7 @@ class Worker:
     def _asked(self, kind: str, content: Mapping[str, Any]) -> asyncio.Task[Reply]:
         assert self._channel is not None
         asking = asyncio.create_task(self._channel.ask(kind, content))
-        # Its error is looked at here, or nobody needs it: asyncio is not to report it.
+        # Retrieve the error, or asyncio would report it: it is handled elsewhere, if it matters.
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return asking
 
@@ -226,16 +226,16 @@ class Worker:
     async def _outcome(
         self, asking: asyncio.Task[Reply], stopped: str, said: dict[str, Any] | None
     ) -> Outcome:
-        """What came of the call, once it is over.
+        """The outcome of a call that is over.
 
         Args:
             asking: The call.
-            stopped: Which limit stopped it.
-            said: What it printed, if that is known already.
+            stopped: Which limit stopped it; empty if none did.
+            said: What it printed, if it has been collected already.
         """
         error = asking.exception() if asking.done() and not asking.cancelled() else None
         if error is not None and not self._gone.done():
-            # The connection breaks as the worker dies: let its guard say why it did.
+            # The connection breaks when the worker dies: give its guard time to report the reason.
             await asyncio.wait({self._gone}, timeout=INTERRUPT_PATIENCE_S)
         if self._gone.done() or error is not None or not asking.done():
             if not self._gone.done():
@@ -287,16 +287,16 @@ class Worker:
                     detail = str(said.get("detail", ""))[:1_000]
                     end = _End(str(said["ended"])[:100], detail, **_printed(said))
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
-            pass  # what writes this is not the guard any more
+            pass  # the guard would not write this: code writes in its place
         except (ArithmeticError, RecursionError):
-            pass  # nor is what writes such a number, or so deep a list
+            pass  # nor would the guard write such a number, or so deep a list
         finally:
             if not self._gone.done():
                 self._gone.set_result(end)
 
 
 async def to_its_end(work: Coroutine[Any, Any, object]) -> None:
-    """Await something that must not be left half done, however often this is cancelled."""
+    """Await something that must be finished, however often this is cancelled."""
     task = asyncio.create_task(work)
     is_cancelled = False
     while not task.done():
@@ -315,7 +315,7 @@ def _printed(said: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class WorkerPlan:
-    """What each worker of a run is started with."""
+    """The configuration that all workers of a run share."""
 
     limits: Limits
     cwd: str
