@@ -1,9 +1,9 @@
-"""A session's end of the talk with one worker.
+"""A session's end of the connection to one worker.
 
-It lives on the Dask client's own loop; calls belong to the loop of their run, and each batch of
-entries crosses over once. Orders wait in an outbox and go out together, one message at a time, so
-that they arrive in order and many stops are one message. Entries are asked for as long as the
-worker has something to say of a call.
+It runs on the Dask client's own loop; a call belongs to the loop of its run, and each batch of
+entries is handed over once. Orders wait in an outbox and are sent together, one message at a time,
+so that they arrive in order and many stops are one message. It asks for entries as long as more of
+a call may follow.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Ask = Callable[..., Awaitable[Any]]
 """Runs a function of `agentnb.cluster.host` on the worker: `await ask(function, *arguments)`."""
 
 ASKS = 3
-"""How often a message that did not get through is sent."""
+"""How often a message is sent before the worker counts as lost."""
 _PAUSE_S = 0.2
 _METERED_IN_S = 0.05
-"""How long a reply may take to be metered before the worker is asked for more of others."""
+"""How long to wait for a reply to be metered before asking the worker for other entries."""
 
 
 class Connection:
@@ -53,10 +53,10 @@ class Connection:
     the client's.
 
     Args:
-        worker: The worker, for messages.
-        ask: How to reach it.
-        loop: The client's.
-        clock: Measures how long it was silent.
+        worker: The worker's name in messages.
+        ask: Runs a function on the worker.
+        loop: The client's loop.
+        clock: Measures how long the worker was silent.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Connection:
     ) -> None:
         self.worker = worker
         self.attempts = 0
-        """Attempts that are placed here. Written by their engine."""
+        """Number of attempts placed here; written by the engine."""
         self.lost = ""
-        """Why it cannot be reached any more, in words; empty while it can."""
+        """Why it can no longer be reached, in words; empty while it can."""
         self.lost_at = 0.0
-        """By its clock."""
+        """When it was lost, by `clock`."""
         self.clock = clock or MonotonicClock()
         self.ask = ask
         self._loop = loop
@@ -82,7 +82,7 @@ class Connection:
         self._is_woken = False
         self._calls: dict[int, Call] = {}
         self._awaited: set[int] = set()
-        """Numbers of the calls of which the worker has more to say."""
+        """Numbers of the calls for which more entries may follow."""
         self._lock = threading.Lock()
         """Around what is counted: runs may be on several loops."""
         self._all_metered = asyncio.Event()
@@ -100,8 +100,8 @@ class Connection:
         self._newest = 0
         """Number of the newest received entry."""
         self._received = self._metered = self._dropped = 0
-        """Bytes of replies: all; those that runs have metered, or that were dropped; and those that
-        were dropped since the last message of orders."""
+        """Bytes of replies: all that came; those that runs have metered, or that were dropped; and
+        those that were dropped since the last message of orders."""
         self._asked_at = self.clock.now()
         self._known.clear()
 
@@ -111,7 +111,7 @@ class Connection:
     # -- on a run's loop --------------------------------------------------------------------------
 
     def begin(self, order: ModelCall | ToolCall, *recipes: Recipe) -> Call:
-        """Order a call. Leave it by `Call.close`.
+        """Order a call, which must be left by `Call.close`.
 
         Args:
             order: The call.
@@ -124,27 +124,27 @@ class Connection:
                 self._known.add(recipe.digest)
                 self._outbox.append(recipe)
         self._outbox.append(order)
-        if self.lost:  # else whoever finds out that it is tells this call
+        if self.lost:  # otherwise `lose` reaches this call, too
             call.lose(self._loss)
         self._wake()
         return call
 
     def ended(self, call: Call, *, by_worker: bool) -> None:
-        """Forget a call; stop it if the worker may still be at it."""
+        """Forget a call; stop it if it may still run on the worker."""
         self._awaited.discard(call.number)
         if self._calls.pop(call.number, None) is not None and not by_worker:
             self._outbox.append(Stop(call.number))
             self._wake()
 
     def stop(self, call: Call) -> None:
-        """Stop a call of a tool; the worker says when its function has ended."""
+        """Stop a tool call; the worker reports when its function has ended."""
         self._outbox.append(Stop(call.number))
         self._wake()
 
     def dropped(self, size: int) -> None:
-        """Bytes of a reply are not metered, since its call was left.
+        """Count bytes of a reply that are not metered, since its call was left.
 
-        They count as metered only when the worker has its order to stop: else it would read on.
+        They count as metered only when the worker has the order to stop: else it would read on.
         """
         if size:
             with self._lock:
@@ -152,7 +152,7 @@ class Connection:
             self._wake()
 
     def metered(self, size: int) -> None:
-        """Bytes of a reply have been metered."""
+        """Count bytes of a reply that have been metered."""
         if not size:
             return
         with self._lock:
@@ -184,7 +184,7 @@ class Connection:
         return words
 
     def lose(self, why: str) -> None:
-        """The worker is gone: all its calls fail."""
+        """Mark the worker as lost: all its calls fail."""
         if not self.lost:
             self.lost_at = self.clock.now()
             self.lost = why
@@ -206,7 +206,7 @@ class Connection:
             self._reading.add_done_callback(self._lose_by_end)
 
     def _lose_by_end(self, task: asyncio.Task[None]) -> None:
-        """A task was cancelled since the client's loop ends; or it has a bug: let no call hang."""
+        """Lose the worker if a task ended by cancellation or a bug, so that no call hangs."""
         if task.cancelled():
             self.lose("its Dask client is closed")
         elif (error := task.exception()) is not None:
@@ -225,7 +225,7 @@ class Connection:
 
     async def _read(self) -> None:
         while self._awaited and not self.lost:
-            # The worker reads on only what has been metered: ask soon again if that is not all.
+            # The worker reads on only after its bytes are metered: ask again soon if some are not.
             with self._lock:
                 metered, has_more = self._metered, self._metered < self._received
             wait_s = _METERED_IN_S if has_more else LONGEST_POLL_S
@@ -246,7 +246,7 @@ class Connection:
             return
         of_calls = defaultdict[int, list[tuple[int, Any]]](list)
         for place, (number, size, packed) in enumerate(came.entries, came.first):
-            if place > self._newest:  # else it came before; its message was lost on the way back
+            if place > self._newest:  # otherwise it has been received before
                 self._newest = place
                 item = packed if isinstance(packed, str) else _unpacked(packed)
                 of_calls[number].append((size, item))
@@ -267,7 +267,7 @@ class Connection:
                 call.deliver(items)
 
     async def _reach(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Ask the worker; one that cannot be reached is lost. Returns `None` then."""
+        """Run a function on the worker; `None` if it cannot be reached, and then it is lost."""
         for left in reversed(range(ASKS)):
             self._asked_at = self.clock.now()
             try:
@@ -297,21 +297,21 @@ class Call:
         self.loop = asyncio.get_running_loop()
         self._connection = connection
         self._items: deque[tuple[int, Any]] = deque()
-        """With the bytes of each."""
+        """The items that wait to be read, each after its size in bytes."""
         self._loss = ""
         """Why no more entries follow; empty while some may."""
         self._news = asyncio.Event()
         self._ended_there = False
         self._is_closed = False
         self.is_stopped = False
-        """Set for a tool whose end is awaited though nobody wants its result any more."""
+        """Whether a tool was stopped: its end is awaited, but its result is not wanted."""
         self._when_over: Callable[[], None] | None = None
 
     def deliver(self, items: list[tuple[int, Any]]) -> None:
-        """Take an entry of the worker, with its size, from another loop."""
+        """Take items of the worker, each after its size in bytes; called on another loop."""
         try:
             self.loop.call_soon_threadsafe(self._take, items)
-        except RuntimeError:  # its loop is closed, and whoever waited is gone
+        except RuntimeError:  # its loop is closed, and with it whatever waited
             self._items.extend(items)
             if self.is_stopped:
                 self._find_end()
@@ -327,7 +327,7 @@ class Call:
             self._drop()
 
     def lose(self, why: str) -> None:
-        """No more entries follow."""
+        """Fail the call: no more entries follow."""
         self._loss = why
         self._news.set()
         if self.is_stopped:
@@ -344,7 +344,7 @@ class Call:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing of it runs any more, as far as anyone can know."""
+        """Whether it no longer runs, as far as is known."""
         return self._ended_there or bool(self._loss)
 
     async def wait(self) -> None:
@@ -359,7 +359,7 @@ class Call:
             self._when_over = when_over
 
     def _find_end(self) -> None:
-        """Drop what a stopped tool said, and forget the call if it has ended."""
+        """Drop a stopped tool's items, and forget the call if it has ended."""
         self._ended_there = self._ended_there or any(isinstance(i, LAST) for _, i in self._items)
         self._drop()
         if not self.has_ended:
@@ -395,7 +395,7 @@ class Call:
         return item
 
     def close(self) -> None:
-        """Leave the call: the worker stops it, unless it has ended it.
+        """Leave the call: the worker stops it unless it has ended.
 
         A tool that was stopped and still runs is known until it has ended.
         """
@@ -412,7 +412,7 @@ class Call:
 
 
 class _Unreadable:
-    """Stands for an item that cannot be read here."""
+    """Replaces an item that cannot be unpickled here."""
 
     def __init__(self, error: Exception) -> None:
         self.why = f"The worker's message cannot be read ({_words(error)})."

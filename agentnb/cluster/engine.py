@@ -158,14 +158,14 @@ class DaskEngine:
         return recipe_of_provider(provider)
 
     async def _some_worker(self, since: float, on_wait: Callable[[], object]) -> Connection:
-        """The least busy worker; waits for one if there is none.
+        """Return the least busy worker; wait for one if there is none.
 
         Args:
             since: When the search for one started, by `monotonic`.
             on_wait: Called if it has to wait.
 
         Raises:
-            ClusterFailed: None came.
+            ClusterFailed: No worker came in time.
         """
         await self._workers.refresh()
         found = self._workers.least_busy()

@@ -70,7 +70,7 @@ _STOPPED = (
 
 
 class Host:
-    """All that one worker does for one connection of a session.
+    """The work of one worker for one connection of a session.
 
     `take`, `entries` and `is_idle` are called on the worker's own loop, everything else on the
     runtime's.
@@ -83,9 +83,9 @@ class Host:
         self._id = uuid4().hex
         self._clock = clock or MonotonicClock()
         self._recipes: dict[str, bytes] = {}
-        """By digest, the one that was used last at the end."""
+        """By digest; the most recently used is the last."""
         self._made: dict[str, Provider] = {}
-        """By the digest of their recipes."""
+        """The providers made here, by their recipe's digest."""
         self._calls: dict[int, asyncio.Task[None]] = {}
         self._stopped: set[int] = set()
         """Calls of tools that the session has stopped, and that have not ended."""
@@ -144,7 +144,7 @@ class Host:
             return pickle.dumps(Entries(self._id, self._first, tuple(self._entries)))
 
     def is_idle(self, for_s: float) -> bool:
-        """Whether it has no call, and its session said nothing for so long."""
+        """Whether it has no call, and its session was silent for `for_s` seconds."""
         return not self._calls and self._clock.now() - self._heard_at > for_s
 
     @property
@@ -194,7 +194,7 @@ class Host:
         task.add_done_callback(partial(self._forget, order))
 
     def _forget(self, order: ModelCall | ToolCall, task: asyncio.Task[None]) -> None:
-        """A call's task has ended. One that was cancelled without an order says so."""
+        """Forget a call whose task has ended; report it if it was cancelled without an order."""
         call = order.call
         if self._calls.get(call) is task:
             del self._calls[call]
@@ -252,7 +252,7 @@ class Host:
             self._wake()
 
     def _add_report(self, call: int) -> None:
-        """With the lock: a call's report becomes an entry."""
+        """Make an entry of a call's newest report. To be called with the lock held."""
         if (text := self._reports.pop(call, None)) is not None:
             self._entries.append(entry(call, Report(text)))
 
@@ -264,7 +264,7 @@ class Host:
                 loop.call_soon_threadsafe(news.set)
 
     async def _answer(self, order: ModelCall, recipe: bytes) -> None:
-        """Make a call to a model, and say its reply piece by piece."""
+        """Call a model, and add its reply to the entries piece by piece."""
         provider = self._provider(order.recipe, recipe)
         if supports_ready(provider):
             await provider.ready()
@@ -323,7 +323,7 @@ class Host:
                 await provider.aclose()
 
     def _watch_session(self) -> None:
-        """Look again when the session has said nothing for too long: its process may be gone."""
+        """Schedule a check whether the session is silent for too long: its process may be gone."""
         if self._watch is None and self._calls:
             silent_s = self._clock.now() - self._heard_at
             self._watch = self._clock.call_later(SILENCE_S - silent_s, self._wait_for_questions)
@@ -344,7 +344,7 @@ class Host:
 class WorkerContext:
     """Implements `agentnb.core.protocols.ToolContext` for a tool that runs on a worker.
 
-    It has nothing of the session's process.
+    It has no access to the session's process.
     """
 
     jobs = memory = None

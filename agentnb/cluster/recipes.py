@@ -1,7 +1,7 @@
-"""What of a run's providers and tools is done on workers, and how it gets there.
+"""Recipes from which workers make a run's providers and tools.
 
-A worker makes a provider itself, as this process did, with the keys of its own environment: no key
-is ever sent. A provider that code made has its state here, and stays here.
+A worker makes a provider as this process did, with the keys of its own environment: no key is ever
+sent. A provider that a person's code has made keeps its state, and so stays in this process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Providers and tools of an attempt, as the turns of that attempt see them: done on a worker."""
+"""Providers and tools for the turns of an attempt, whose calls are made on a worker."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from agentnb.cluster.connection import Call, Connection
 
 Place = Callable[["Recipe | None"], Awaitable["Connection"]]
-"""Finds the worker of an attempt, another one if it is lost; it can make the provider of a
-recipe."""
+"""Returns the connection to the attempt's worker (another one if it is lost) after a check that it
+can make the provider of the recipe, if there is one."""
 RecipeOf = Callable[[Provider], "Recipe | None"]
 """How a worker makes a provider; `None` for one that stays here."""
 
@@ -50,7 +50,7 @@ def on_workers(provider: Provider, recipe_of: RecipeOf, place: Place) -> Provide
 
 
 class RemoteProvider:
-    """A provider whose calls are made on a worker. What it can do, the one here says."""
+    """A provider whose calls are made on a worker; its abilities are those of the local one."""
 
     def __init__(self, provider: Provider, recipe: Recipe, place: Place) -> None:
         self.name = provider.name
@@ -85,8 +85,8 @@ class RemoteTool:
         """Call the function on the attempt's worker.
 
         Raises:
-            ToolError: The arguments are wrong; or the worker was lost, and another one, too, or the
-                tool may have changed something.
+            ToolError: The arguments are wrong; or the worker was lost, and the call could not be
+                repeated: a second worker was lost, too, or the tool may have changed something.
         """
         arguments = pickled_value(self._tool.arguments(input, ContextHere()))
         about = {

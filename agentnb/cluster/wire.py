@@ -1,7 +1,7 @@
 """The messages between a session and a worker.
 
 A session sends orders, many in one message; a worker answers with numbered entries, which it keeps
-until the session says that it has them. So a lost or repeated message changes nothing.
+until the session confirms them. So a lost or repeated message changes nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ GATHER_S = 0.02
 LONGEST_POLL_S = 2.0
 """Longest time that a worker lets the session wait for entries."""
 SILENCE_S = 20.0
-"""Time without a question from the session after which a worker stops all that it does for it."""
+"""Time without a question from the session after which a worker stops all work for it."""
 FORGET_S = 3600.0
-"""Time without a call and a question after which a worker may forget a session. The session's end
-takes itself for forgotten after half of it."""
+"""Time without a call or a question after which a worker may forget a session. The session assumes
+after half of it that it was forgotten."""
 
 
 # -- orders ---------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ class ModelCall(NamedTuple):
 
     call: int
     recipe: str
-    """Of the provider."""
+    """The digest of the provider's recipe."""
     request: bytes
     """A `CompletionRequest`, pickled: only its own call fails if it cannot be read there."""
 
@@ -55,15 +55,15 @@ class ToolCall(NamedTuple):
 
     call: int
     recipe: str
-    """Of the function."""
+    """The digest of the function's recipe."""
     arguments: bytes
-    """Positional and named ones, pickled: they may be of a person's own classes."""
+    """Positional and named arguments, pickled: they may have a person's own classes."""
     about: Mapping[str, str]
-    """Of the context: `agent_id`, `path` and `run_id`."""
+    """For the tool's context: `agent_id`, `path` and `run_id`."""
 
 
 class Stop(NamedTuple):
-    """Stop a call. Of a model's, nothing more is said; a tool's ends by `ToolEnded`."""
+    """Stop a call. A model call has no further entries; a tool call ends by `ToolEnded`."""
 
     call: int
 
@@ -100,7 +100,7 @@ class Failed(NamedTuple):
     error: bytes
     """Pickled, of a class that the worker can import."""
     as_words: bytes
-    """The same, of a class that is known everywhere."""
+    """The same error, of a class that both sides have."""
 
     def raised(self) -> BaseException:
         """The error."""
@@ -113,21 +113,21 @@ class Failed(NamedTuple):
 
 
 class NoRecipe(NamedTuple):
-    """The worker does not have the recipe, or not any more: nothing was done for the call."""
+    """The worker does not have the recipe, or no longer has it; the call was not begun."""
 
 
 LAST = Ended | Failed | NoRecipe | Result | ToolEnded
-"""After one of these a worker says nothing more of a call."""
+"""The last entry of a call is one of these."""
 
 
 Entry = tuple[int, int, str | bytes]
-"""What a worker says of a call: the call's number, bytes of a reply's text, and a piece of a reply
-as it is; or another `StreamEvent`, or what stands above, pickled: one that cannot be read harms no
-other call. A plain tuple, since there is one for each piece."""
+"""The call's number, the bytes of a reply's text, and the item: a piece of text as it is; another
+`StreamEvent` or one of the classes above pickled on its own, so that one that cannot be read harms
+no other call. A plain tuple, since there is one for each piece."""
 
 
 def entry(call: int, item: object) -> Entry:
-    """An entry for something that a worker says of a call.
+    """Make an entry of an item of a call.
 
     Raises:
         Exception: It cannot be pickled.
@@ -141,14 +141,14 @@ class Entries(NamedTuple):
     """Some entries in their order."""
 
     host: str
-    """Id of the host that keeps them: a worker that was started anew has another one."""
+    """Id of the host that keeps them; a restarted worker has another one."""
     first: int
     """The number of the first, from 1."""
     entries: tuple[Entry, ...]
 
 
 class ContextHere:
-    """Stands for a tool's context among its arguments, until they are where it runs."""
+    """Placeholder for a tool's context among its arguments until they are on the worker."""
 
 
 def failed(error: BaseException) -> Failed:
@@ -163,7 +163,7 @@ def failed(error: BaseException) -> Failed:
 
 
 def _in_other_words(error: BaseException) -> BaseException:
-    """An error that says the same, of a class that is known everywhere."""
+    """The same error as an instance of a class that both sides have."""
     if isinstance(error, LlmError):
         said = LlmError(
             str(error),

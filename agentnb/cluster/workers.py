@@ -1,6 +1,6 @@
-"""The workers of a cluster: which there are, whether they can be used, and which is the least busy.
+"""The workers of a cluster: which exist, which can be used, and which is the least busy.
 
-It lives on the Dask client's own loop, which is another thread's; `on_loop` brings work there.
+It runs on the Dask client's own loop, in another thread; `on_loop` runs work there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK_S = 1.0
 """How old the list of workers may be."""
 _CLOSED = "The Dask client is closed: make a new one, and a new `DaskEngine` with it."
 LOST_FOR_S = 30.0
-"""How long a worker that could not be reached is left alone if its scheduler still knows it."""
+"""How long a worker that could not be reached is not used, if the scheduler still lists it."""
 
 
 class Worker(NamedTuple):
@@ -50,7 +50,7 @@ class Workers:
         self._client = client
         self._pid = os.getpid()
         self._there: Mapping[str, Worker] = {}
-        """By address."""
+        """The workers at the last look, by address."""
         self._looked_at = -LOOK_S
         self._looking: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -86,7 +86,7 @@ class Workers:
             raise ClusterFailed(_CLOSED) from None  # that loop ended meanwhile
 
     async def refresh(self) -> None:
-        """See which workers there are, unless that was read just now.
+        """Update the list of workers, unless it is less than `LOOK_S` old.
 
         Raises:
             ClusterFailed: The scheduler cannot be reached.
@@ -103,23 +103,23 @@ class Workers:
         return None if best is None else best.connection
 
     def begin_attempt(self, connection: Connection) -> None:
-        """Place an attempt on a worker. As long as there is one, lost workers are looked for."""
+        """Count an attempt on a worker. While any attempt runs, lost workers are looked for."""
         with self._lock:
             connection.attempts += 1
             self._attempts += 1
-            is_first = self._attempts == 1  # whoever watched may have seen that there was none
+            is_first = self._attempts == 1  # the watching task may be ending, as it saw none
         if is_first or self._watching is None or self._watching.done():
             with suppress(RuntimeError):  # the client is closed: the connection finds that out, too
                 self._client.loop.asyncio_loop.call_soon_threadsafe(self._begin_to_watch)
 
     def end_attempt(self, connection: Connection) -> None:
-        """An attempt is over, or leaves its worker."""
+        """Undo `begin_attempt`, when the attempt has ended or leaves the worker."""
         with self._lock:
             connection.attempts -= 1
             self._attempts -= 1
 
     async def check_all(self, recipes: Sequence[Recipe]) -> None:
-        """See that every worker can be used, and can make providers.
+        """Check that every worker can be used, and can make providers.
 
         Raises:
             ClusterFailed: One cannot; the message names it.
@@ -128,14 +128,14 @@ class Workers:
         await asyncio.gather(*(self.check(connection, recipes) for connection in usable))
 
     async def check(self, connection: Connection, recipes: Sequence[Recipe]) -> bool:
-        """See that a worker can be used, and can make providers.
+        """Check that a worker can be used, and can make providers.
 
         Args:
             connection: The worker.
-            recipes: Of the providers.
+            recipes: The recipes of the providers.
 
         Returns:
-            False if it is lost: another one may do.
+            False if it is lost, so that another one should be used.
 
         Raises:
             ClusterFailed: It cannot; the message names it.
@@ -159,7 +159,7 @@ class Workers:
         while self._attempts:
             try:
                 await self._look()
-            except ClusterFailed:  # all workers are lost now, so each attempt hears of it
+            except ClusterFailed:  # all workers are lost now, which fails the attempts' calls
                 return
             await asyncio.sleep(LOOK_S)
 
