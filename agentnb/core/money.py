@@ -55,6 +55,10 @@ class Rate:
         price = max(self.input, self.cache_write) if may_write_cache else self.input
         return -(-price * tokens // MICROS)
 
+    def input_for(self, micros: int) -> int:
+        """Tokens of input that so many micro-dollars pay; 0 if input costs nothing."""
+        return micros * MICROS // self.input if self.input else 0
+
     def of_output(self, tokens: int) -> int:
         """Micro-dollars of output."""
         return -(-self.output * tokens // MICROS)

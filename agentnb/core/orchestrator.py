@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from agentnb.core import observers
 from agentnb.core._budget.meter import Meter
@@ -32,7 +33,7 @@ from agentnb.core.protocols import (
     Tool,
 )
 from agentnb.core.questions import Questions
-from agentnb.core.records import UNIT, RunHead
+from agentnb.core.records import PRICES, UNIT, RunHead
 from agentnb.core.request import RequestContext, RunState
 from agentnb.core.synthesis import build_synthesis_prompt
 from agentnb.core.text import literal
@@ -191,8 +192,14 @@ def _head_of(request: RequestContext, root: AgentContext, task: str) -> RunHead:
         budget_total=request.budget.total,
         max_depth=request.max_depth,
         started_at=time.time(),
-        settings={} if request.budget.unit == TOKENS else {UNIT: request.budget.unit},
+        settings={} if request.budget.unit == TOKENS else _of_money(request),
     )
+
+
+def _of_money(request: RequestContext) -> dict[str, Any]:
+    """What the head of a run with a budget of dollars says of it."""
+    prices = {model: rate.as_plain() for model, rate in request.rates.items()}
+    return {UNIT: request.budget.unit, PRICES: prices}
 
 
 def _root_context(context: AgentContext, run: RunState) -> AgentContext:

@@ -23,7 +23,7 @@ from agentnb.core.cycles import CycleDetector, mark
 from agentnb.core.errors import NoOpenQuestion, NoPrice
 from agentnb.core.handles import Handles
 from agentnb.core.limits import Refusal, RunLimits
-from agentnb.core.money import USD, Amount, Rate
+from agentnb.core.money import TOKENS, USD, Amount, Rate
 from agentnb.core.numbers import ChildNumbers
 from agentnb.core.pauses import Pauses
 from agentnb.core.protocols import Delegation, Engine, Gate, Inbox, MemoryKeeper, Provider, Tool
@@ -239,16 +239,19 @@ class RequestContext:
             raise NoPrice.of(model)
         return found
 
-    def amount_of_lost(self, tokens: int) -> int | Amount:
-        """The amount to count for a call whose end is unknown, priced like the dearest input.
+    def amount_of_lost(self, spent: int) -> int | Amount:
+        """The amount to count for a call whose end is unknown.
 
         Args:
-            tokens: Its estimated tokens.
+            spent: Its estimate, in the budget's unit. For a budget above of the other unit it is
+                converted as if it were input alone, at the price that gives more.
         """
         if not self.counts_money:
-            return tokens
-        prices = [rate.of_input(tokens) for rate in self.rates.values()]
-        return Amount(tokens, max(prices, default=0))
+            return spent
+        rates = self.rates.values()
+        if self.budget.unit == TOKENS:
+            return Amount(spent, max((rate.of_input(spent) for rate in rates), default=0))
+        return Amount(max((rate.input_for(spent) for rate in rates), default=0), spent)
 
     def answer_budget(self, answer: str, by: str = "code") -> None:
         """Answer the budget's question. Call it on the run's loop.

@@ -9,17 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentnb.core.budget import RequestBudget
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import InvalidRequest, Overloaded, StreamBroken
+from agentnb.core.money import TOKENS, USD
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.past import Past
 from agentnb.core.protocols import Delegation
 from agentnb.core.records import FINISHED
+from agentnb.core.request import RequestContext
 from agentnb.core.types import CompletionRequest, ToolUse
 from agentnb.providers.scripted import Reply
 from agentnb.tools.spawn import spawn_tools
 from tests.core.recovering import Moments, Mortal, NothingLost, Unbroken, finished, told, unbroken
 from tests.core.replaying import check_replay
+from tests.core.test_money import PRICES
 from tests.core.test_reading import SCRIPTS, look
 from tests.core.tool_bodies import Tool
 from tests.support import Tree, examples, spawn
@@ -176,22 +180,42 @@ async def test_branch_that_was_cancelled_stays_cancelled(cancels: str) -> None:
     await check_replay(run)
 
 
-async def test_calls_that_were_open_count_with_their_estimate_also_after_a_second_death() -> None:
-    run = await unbroken({"root": [spawn("A"), "All."], "A": "An answer."})
+@pytest.mark.parametrize("unit", [TOKENS, USD])
+async def test_calls_that_were_open_count_with_their_estimate_also_after_a_second_death(
+    unit: str,
+) -> None:
+    def budget() -> RequestBudget:
+        return RequestBudget(1_000_000, unit=unit)
+
+    script = {"root": [spawn("A"), "All."], "A": "An answer."}
+    run = await unbroken(script, budget=budget(), rates=PRICES)
     (moment,) = [
         each for each in run.moments if [call.status for call in each.calls[1:]] == ["started"]
     ][:1]
-    estimate = sum(tokens for *_, tokens in Past(moment).lost())
+    estimate = sum(amount for *_, amount in Past(moment).lost())
 
-    tree, _ = await run.recover(moment)
+    tree, _ = await run.recover(moment, budget=budget())
     again = tree.journal
     assert isinstance(again, Mortal)
-    second, _ = await run.recover(again.moments[-1])
+    second, _ = await run.recover(again.moments[-1], budget=budget())
 
     spent = run.tree.request.budget.tokens_used
     assert estimate > 0
     assert tree.request.budget.tokens_used == spent + estimate
     assert second.request.budget.tokens_used == spent + estimate
+
+
+@pytest.mark.parametrize(("unit", "above"), [(TOKENS, 3_000), (USD, 333)])
+async def test_call_that_was_open_counts_in_a_budget_above_of_the_other_unit(
+    unit: str, above: int
+) -> None:
+    pot = RequestBudget(1_000_000, unit=USD if unit == TOKENS else TOKENS)
+    own = RequestBudget(1_000_000, unit=unit, below=pot)
+    request = RequestContext(own, rates=PRICES)
+
+    own.add_tokens(request.amount_of_lost(1_000))
+
+    assert (own.tokens_used, pot.tokens_used) == (1_000, above)
 
 
 async def test_changed_prompt_names_the_agents_and_asks_for_nothing() -> None:
