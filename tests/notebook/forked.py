@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -251,8 +252,8 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
 
 
 def _import(names: Iterable[str]) -> int:
-    """Import modules, and return how many."""
-    found = [import_module(name) for name in names]
+    """Import modules, and return how many. Of packages that are not there, such as psutil, none."""
+    found = [import_module(name) for name in names if find_spec(name.partition(".")[0])]
     gc.collect()
     gc.freeze()  # else each kernel's first search for garbage would copy all of it
     return len(found)

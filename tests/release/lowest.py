@@ -19,14 +19,15 @@ _OF_BOTH = ("code", "openai")
 """Extras that most tests need: with the dependencies, too, at their lowest."""
 TESTS = {
     "dependencies": (
-        *("tests/config", "--ignore=tests/config/test_mcp.py", "tests/mapping", "tests/objects"),
+        *("tests/config", "--ignore=tests/config/test_mcp.py"),
+        *("--ignore=tests/config/test_engines.py", "tests/mapping", "tests/objects"),
         *("tests/providers", "tests/store", "tests/tools", "tests/views", "tests/test_prices.py"),
         *("tests/test_record.py", "tests/test_typed.py"),
         *("tests/notebook/test_live_view_in_kernel.py", "tests/notebook/test_magics_in_kernel.py"),
     ),
     "extras": (
         *("tests/cluster", "tests/mcp", "tests/telemetry", "tests/workers"),
-        "tests/test_openai_runs.py",
+        *("tests/config/test_engines.py", "tests/config/test_mcp.py", "tests/test_openai_runs.py"),
     ),
 }
 """What is run in each environment."""
