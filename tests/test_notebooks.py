@@ -6,6 +6,7 @@ the time at which they were made, and that each lesson has its exercises.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from copy import deepcopy
@@ -15,6 +16,8 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
+import agentnb
+import agentnb.default_session
 from agentnb.cassette import Cassette
 from tests import lessons
 from tests.notebook.saved import code, load, notebook, output, save, words
@@ -115,6 +118,57 @@ def test_lesson_with_a_cassette_counts_what_is_recorded_there() -> None:
     tokens = sum(call.usage.total_tokens for call in recorded if call.usage is not None)
     assert 0 < tokens <= counted.input_tokens + counted.output_tokens
     assert len(recorded) <= counted.calls
+
+
+# -- code in the text -----------------------------------------------------------------------------
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks() -> Iterator[tuple[NotebookNode, str]]:
+    """The Python blocks in the text of all notebooks, each with its notebook."""
+    for path in NOTEBOOKS:
+        saved = load(path)
+        for cell in saved.cells:
+            if cell.cell_type == "markdown":
+                yield from ((saved, block) for block in _BLOCK.findall(cell.source))
+
+
+def definitions(saved: NotebookNode, names: set[str]) -> Iterator[str]:
+    """The statements of a notebook's cells that define these names, each once."""
+    for cell in saved.cells:
+        if cell.cell_type != "code" or cell.source.lstrip().startswith("%%"):
+            continue
+        source = re.sub(r"^%.*$", "", cell.source, flags=re.MULTILINE)
+        tree = compile(source, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        for statement in tree.body:
+            match statement:
+                case ast.FunctionDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+                    if name in names:
+                        yield ast.unparse(statement)
+
+
+def test_code_in_the_text_runs_without_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "not-a-key")
+    monkeypatch.chdir(tmp_path)
+    ran = 0
+    for saved, block in blocks():
+        monkeypatch.setattr(agentnb.default_session, "_default", None)
+        compiled = compile(block, "block", "exec")
+        names: dict[str, object] = {"agentnb": agentnb}
+        for statement in definitions(saved, set(compiled.co_names)):
+            exec(statement, names)
+        exec(compiled, names)
+        ran += 1
+
+        model = re.search(r'"(demo|\w+/[^"]+)"', block)
+        assert model is not None
+        assert model[1] in str(agentnb.get_session().model)
+        assert not agentnb.get_session().runs()
+    assert ran >= 10
 
 
 # -- exercises ------------------------------------------------------------------------------------
