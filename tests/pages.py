@@ -85,5 +85,5 @@ def run_cells(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said = re.split(r"^=== (\S+\.md)\n", done.stdout, flags=re.M)
+    said = re.split(r"^=== (\S+\.(?:md|ipynb))\n", done.stdout, flags=re.M)
     return dict(zip(said[1::2], said[2::2], strict=True))
