@@ -22,7 +22,8 @@ import nbclient
 from nbformat import NotebookNode
 
 from agentnb.core import observers
-from agentnb.core.events import ModelCallFinished
+from agentnb.core.budget import estimate_input_tokens
+from agentnb.core.events import ModelCallFinished, ModelCallStarted
 from agentnb.core.types import Usage
 from agentnb.prices import list_price_of
 from tests.notebook.saved import code, load, save
@@ -135,16 +136,21 @@ class _Counter:
 
         async def ended() -> None:
             calls: dict[str, int] = {}
+            sent: dict[str, int] = {}
             for entry in bus.entries:
-                if not isinstance(entry.event, ModelCallFinished):
+                event = entry.event
+                if isinstance(event, ModelCallStarted):
+                    # Not as reported: a script may make its counts up.
+                    sent[event.agent_id] = estimate_input_tokens(event.request)
+                if not isinstance(event, ModelCallFinished):
                     continue
-                agent_id, usage = entry.event.agent_id, entry.event.usage
+                agent_id = event.agent_id
                 calls[agent_id] = calls.get(agent_id, 0) + 1
                 if (agent_id, calls[agent_id]) in bus.recorded_calls:  # recorded: it costs nothing
                     continue
                 self.calls += 1
-                self.input_tokens += usage.total_tokens - usage.output_tokens
-                self.output_tokens += usage.output_tokens
+                self.input_tokens += sent[agent_id]
+                self.output_tokens += event.usage.output_tokens
 
         return ended
 
