@@ -230,7 +230,7 @@ class Repeat:
         thread_id = thread_id or _id_of(label)
         past = None
         if self.name != RECORD:
-            label, past = self._past(path, label, thread_id)
+            label, past = self._past(label, thread_id)
         self._has_begun = True
         if self.name == REPLAY:
             recorded_at = 0.0 if past is None else past.journal.head.started_at
@@ -262,15 +262,13 @@ class Repeat:
 
     def about(self) -> list[str]:
         """What there is to say of the cassette and of the runs so far, in lines."""
-        if self.name not in (AUTO, REPLAY) or self.mode.cassette is None:
-            return []
-        path = self.mode.cassette.path
-        if self.name == AUTO and not path.exists():
-            return []
         try:
-            cassette = self._cassette(path)
+            cassette = self.recorded()
         except BadCassette as error:
             return [str(error)]
+        if cassette is None:
+            return []
+        path = cassette.path
         notes = () if self.name == AUTO and self._has_begun else cassette.notes
         lines = [f"{path.name}: {note}." for note in notes]
         _noted.update((path, note) for note in notes)
@@ -286,11 +284,32 @@ class Repeat:
 
         return CassetteJournal(path, label, self.name)
 
-    def _past(self, path: Path, label: str, thread_id: str) -> tuple[str, Replay | None]:
+    def recorded(self) -> Cassette | None:
+        """The cassette that its runs read; `None` if they read none.
+
+        Raises:
+            BadCassette: The file is damaged, or there is none to replay.
+        """
+        if self.name not in (AUTO, REPLAY) or self.mode.cassette is None:
+            return None
+        path = self.mode.cassette.path
+        return None if self.name == AUTO and not path.exists() else self._cassette(path)
+
+    def check_cassette(self) -> None:
+        """Check the file that its runs read or write. Changes nothing.
+
+        Raises:
+            BadCassette: As for `take`.
+        """
+        self.recorded()
+        if self.name in (RECORD, AUTO) and self.mode.cassette is not None:
+            self._recorder(self.mode.cassette.path, "")
+
+    def _past(self, label: str, thread_id: str) -> tuple[str, Replay | None]:
         """The recording that a run reads, and its label; the run's own if there is none."""
-        if self.name == AUTO and not path.exists():
+        cassette = self.recorded()
+        if cassette is None:
             return label, None
-        cassette = self._cassette(path)
         recorded = recorded_label(label, cassette.lines)
         if recorded is None:
             nothing = None if self.name == AUTO else _nothing(self._explain(cassette, label))

@@ -14,14 +14,32 @@ from typing import Any
 
 import pytest
 
-from agentnb.doctor.finding import as_text, fault, ok, warn
-from agentnb.doctor.jupyter import Jupyter, KernelSpec, check_front_ends, check_kernel
+from agentnb.config import load_config
+from agentnb.doctor import examine
+from agentnb.doctor.finding import Finding, as_text, fault, ok, warn
+from agentnb.doctor.jupyter import (
+    Jupyter,
+    KernelSpec,
+    check_front_ends,
+    check_kernel,
+    disabled_in,
+)
 from agentnb.doctor.packages import Installation, check_agentnb, check_packages
 from agentnb.doctor.page import check_page
-from agentnb.doctor.project import StoreFile, check_store, check_trust_folder, read_store
+from agentnb.doctor.project import (
+    StoreFile,
+    check_models,
+    check_store,
+    check_trust_folder,
+    read_store,
+)
+from agentnb.doctor.runs import check_mode, check_servers
 from agentnb.doctor.versions import read_requirement
+from agentnb.repeat import Repeat
+from agentnb.settings import Settings
 from agentnb.store.database import open_to_write
 from agentnb.store.schema import VERSION
+from agentnb.tools.mcp.server import mcp, server_of_file
 from tests.support import DEADLINE_S
 
 ROOT = Path(__file__).parent.parent
@@ -160,6 +178,121 @@ def test_each_fault_has_its_fix_and_the_exit_code_is_1(place: Place) -> None:
     assert str(no_folder) in faults["store"]["found"]
     assert "AGENTNB_STORE" in faults["store"]["fix"]
     assert "AGENTNB_DISPLAY" in faults["display"]["fix"]
+
+
+ELSEWHERE = "in a folder that you may write to"
+
+
+@pytest.mark.parametrize(
+    ("variables", "name", "found", "fix"),
+    [
+        ({"AGENTNB_MODE": "foo"}, "mode", "not 'foo'", "set AGENTNB_MODE again"),
+        (
+            {"AGENTNB_MODE": "replay", "AGENTNB_CASSETTE": "HERE/no.cassette.jsonl"},
+            "mode",
+            "no.cassette.jsonl': there is no such file",
+            "Record it",
+        ),
+        (
+            {"AGENTNB_MODE": "auto", "AGENTNB_CASSETTE": "HERE/notes"},
+            "mode",
+            "notes': line 1: ",
+            "Give the path of a file that agentnb recorded",
+        ),
+        (
+            {"AGENTNB_MODE": "record", "AGENTNB_CASSETTE": "HERE/none/new.cassette.jsonl"},
+            "mode",
+            "its folder is not there",
+            "AGENTNB_CASSETTE",
+        ),
+        ({"AGENTNB_DEMO_PACE_S": "abc"}, "demo", "is 'abc'", "set AGENTNB_DEMO_PACE_S again"),
+        ({"AGENTNB_STORE": "/proc/x/y.db"}, "store", "'/proc/x/y.db' cannot be written", ELSEWHERE),
+        ({"AGENTNB_STORE": "a" * 300}, "store", "name too long", ELSEWHERE),
+    ],
+)
+def test_variable_that_stops_every_run_is_a_fault(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    name: str,
+    found: str,
+    fix: str,
+) -> None:
+    tmp_path.joinpath("notes").write_text("These are no runs.")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AGENTNB_STORE", "none")
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value.replace("HERE", str(tmp_path)))
+
+    (told,) = (each for each in examine().findings if each.status == "fault")
+
+    assert told.name == name
+    assert found.casefold() in told.found.casefold()
+    assert fix in told.fix
+    assert [each.name for each in tmp_path.iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize(
+    ("server", "found", "fix"),
+    [
+        ("{command: no-such-program}", "no program 'no-such-program'", "its full path"),
+        ("{command: ./there}", "", ""),
+        ("{command: bin/../gone}", "no program 'bin/../gone'", "its full path"),
+        ("{command: there, env: {PATH: '${LAB_TOOLS}'}}", "", ""),
+        ("{command: there, env: {PATH: '.'}}", "", ""),
+        ("{command: sh, env: {PATH: '.'}}", "no program 'sh'", "`PATH`"),
+        ("{command: sh, env: {KEY: '${LAB_KEY}'}}", "LAB_KEY, which is not set", "LAB_KEY"),
+        ("{url: 'http://localhost:1/mcp', headers: {Key: '${LAB_KEY}'}}", "LAB_KEY", "LAB_KEY"),
+    ],
+)
+def test_server_without_its_program_or_variable_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str, found: str, fix: str
+) -> None:
+    tmp_path.joinpath("there").touch(0o755)
+    tmp_path.joinpath("agentnb.yaml").write_text(f"tools:\n  mcp:\n    maps: {server}\n")
+    monkeypatch.setenv("LAB_TOOLS", str(tmp_path))
+    config = load_config(tmp_path)
+
+    (told,) = check_servers(server_of_file(each, config.folder) for each in config.mcp.values())
+
+    assert (told.name, told.status) == ("server maps", "fault" if found else "ok")
+    assert found in told.found
+    assert fix in told.fix
+
+
+def test_server_of_the_session_is_started_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.joinpath("there").touch(0o755)
+    monkeypatch.chdir(tmp_path)
+
+    told = [*check_servers([mcp("./there"), mcp("./gone"), mcp("there", env={"PATH": ""})])]
+
+    assert [each.status for each in told] == ["ok", "fault", "ok"]
+
+
+def test_pool_of_a_model_without_a_provider_is_told(tmp_path: Path) -> None:
+    tmp_path.joinpath("agentnb.yaml").write_text("llm:\n  pools: {quick: [demo, lab/mini]}\n")
+
+    (told,) = check_models(load_config(tmp_path))
+
+    # No fault: the notebook may register it.
+    assert (told.name, told.status) == ("models", "warn")
+    assert "`llm.pools.quick[1]`" in told.found
+    assert "line 2" in told.fix
+
+
+def test_mode_without_a_cassette_is_a_fault_where_the_notebook_would_be_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AGENTNB_MODE", "replay")
+
+    def told(*, in_kernel: bool) -> Finding:
+        (found,) = check_mode(lambda: Repeat.of(Settings()), in_kernel=in_kernel)
+        return found
+
+    assert (told(in_kernel=True).status, told(in_kernel=False).status) == ("fault", "warn")
+    assert "set AGENTNB_CASSETTE" in told(in_kernel=True).fix
 
 
 def test_what_a_settings_file_needs_and_lacks_is_told(place: Place) -> None:
@@ -344,6 +477,20 @@ def test_page_without_its_extensions_is_a_fault_if_it_comes_from_here() -> None:
     assert all("--force-reinstall" in each.fix for each in faults)
     assert [each.status for each in elsewhere] == ["ok"]
     assert [(each.name, each.status) for each in classic] == [("notebook", "warn")]
+
+
+def test_extension_is_off_by_the_first_folder_that_says_so(tmp_path: Path) -> None:
+    own, system = tmp_path / "own", tmp_path / "system"
+    for folder, listed in (
+        (own, {"b": False}),
+        (system, {"a:plugin": True, "b": True, "c": False}),
+    ):
+        page = folder / "labconfig" / "page_config.json"
+        page.parent.mkdir(parents=True)
+        page.write_text(json.dumps({"disabledExtensions": listed}))
+
+    assert disabled_in([own, system]) == {"a"}
+    assert disabled_in([system, own]) == {"a", "b"}
 
 
 def test_page_that_said_nothing_of_a_live_view_is_told_only_if_there_was_one() -> None:

@@ -2,7 +2,8 @@
 
 Each module reads this machine in functions named `read_…`, and decides in functions named
 `check_…`, which take what was read. Nothing is changed, no network is used, no key's value is
-shown, and of the packages that are checked only Jupyter's finder of kernels is imported.
+shown, and of the packages that are checked only Jupyter's finders of kernels and of folders are
+imported. Whether a folder can be written is tried by a temporary file.
 """
 
 from __future__ import annotations
@@ -30,16 +31,22 @@ from agentnb.doctor.packages import (
 from agentnb.doctor.page import check_variables, read_page
 from agentnb.doctor.project import (
     check_keys,
+    check_models,
     check_settings,
     check_store,
     check_trust,
     check_trust_folder,
     keys_present,
     needs_trust,
+    no_file,
     read_store,
 )
+from agentnb.doctor.runs import check_demo, check_mode, check_servers
 from agentnb.errors import ConfigError
+from agentnb.repeat import Repeat
+from agentnb.settings import Settings
 from agentnb.store.place import AUTO, place_of
+from agentnb.tools.mcp.server import McpServer, server_of_file
 from agentnb.trust import is_trusted, trust_folder
 from agentnb.views.front_end import is_notebook
 
@@ -102,8 +109,12 @@ def examine() -> Examination:
     if read is not None:
         look("settings", lambda: check_settings(read))
     if config is not None:
+        look("models", lambda: check_models(config))
         look("trust", lambda: _of_trust(config))
     look("trust folder", _of_trust_folder)
+    look("mode", lambda: check_mode(_repeat, in_kernel=in_kernel))
+    look("demo", check_demo)
+    look("server", lambda: check_servers(_servers(config)))
     look("store", lambda: _of_store(config))
     look("display", check_variables)
     if in_kernel:
@@ -130,6 +141,20 @@ def _of_trust_folder() -> Iterable[Finding]:
     return check_trust_folder(folder)
 
 
+def _repeat() -> Repeat:
+    session = session_at_hand()
+    return Repeat.of(Settings() if session is None else session.settings)
+
+
+def _servers(config: Config | None) -> Iterable[McpServer]:
+    session = session_at_hand()
+    if session is not None:
+        return [each for each in session.tools if isinstance(each, McpServer)]
+    if config is None:
+        return []
+    return [server_of_file(each, config.folder) for each in config.mcp.values()]
+
+
 def _of_store(config: Config | None) -> Iterable[Finding]:
     from agentnb.store.schema import VERSION
 
@@ -138,7 +163,10 @@ def _of_store(config: Config | None) -> Iterable[Finding]:
         path = session.store.path
     else:
         folder = config.folder if config is not None and config.source else None
-        path = place_of(AUTO, config_folder=folder, environment=os.environ, cwd=Path.cwd())
+        try:
+            path = place_of(AUTO, config_folder=folder, environment=os.environ, cwd=Path.cwd())
+        except OSError as error:  # a name that is too long, for example
+            return [no_file(error)]
     return check_store(read_store(path), newest=VERSION)
 
 

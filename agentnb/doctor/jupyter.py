@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -68,7 +68,7 @@ def read_jupyter() -> Jupyter:
         has_ipykernel=find_spec("ipykernel") is not None,
         spec=spec,
         extensions=dict(_extensions_in(data)),
-        disabled=frozenset(name for folder in _config_folders() for name in _disabled_in(folder)),
+        disabled=frozenset(disabled_in(_config_folders())),
     )
 
 
@@ -96,19 +96,31 @@ def _extensions_in(data: list[Path]) -> Iterator[tuple[str, str]]:
 
 
 def _config_folders() -> list[Path]:
-    """Where `jupyter labextension disable` writes: of this environment, and of the person."""
+    """Where `jupyter labextension disable` writes, whose setting counts first: `--level` says."""
+    if find_spec("jupyter_core") is not None:
+        from jupyter_core.paths import jupyter_config_path
+
+        return [Path(folder) for folder in jupyter_config_path()]
     own = os.environ.get("JUPYTER_CONFIG_DIR") or os.path.expanduser("~/.jupyter")  # noqa: PTH111 - there may be no home
     return [Path(sys.prefix, "etc", "jupyter"), Path(own)]
 
 
-def _disabled_in(folder: Path) -> Iterator[str]:
-    page = _json_in(folder / "labconfig" / "page_config.json") or {}
-    listed = page.get("disabledExtensions", {})
-    if isinstance(listed, dict):
-        listed = [name for name, is_off in listed.items() if is_off]
-    for name in listed if isinstance(listed, list) else ():
-        # A plugin of an extension is named `EXTENSION:PLUGIN`.
-        yield str(name).partition(":")[0]
+def disabled_in(folders: Iterable[Path]) -> set[str]:
+    """The extensions that are turned off.
+
+    Args:
+        folders: Of Jupyter's settings. The first that says something of an extension counts.
+    """
+    is_off: dict[str, object] = {}
+    for folder in folders:
+        page = _json_in(folder / "labconfig" / "page_config.json") or {}
+        listed = page.get("disabledExtensions", {})
+        if isinstance(listed, list):
+            listed = dict.fromkeys(map(str, listed), True)
+        if isinstance(listed, dict):
+            is_off = {**listed, **is_off}
+    # A plugin of an extension is named `EXTENSION:PLUGIN`.
+    return {name.partition(":")[0] for name, off in is_off.items() if off}
 
 
 def _json_in(file: Path) -> dict[str, object] | None:

@@ -9,16 +9,20 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from agentnb.config import Config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.text import literal
 from agentnb.doctor.finding import Finding, fault, ok, warn
 from agentnb.errors import ConfigError, ConfigMistake
+from agentnb.models import Models
+from agentnb.store.place import VARIABLE
 from agentnb.store.trouble import StoreTrouble
 
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY")
 """The environment variables that the SDKs read a key from."""
+_ELSEWHERE = f"set {VARIABLE} to a file in a folder that you may write to, or to `none`"
 _LITTLE_BYTES = 50_000_000
 """Less room than this on the store's disk is soon used up."""
 
@@ -81,6 +85,25 @@ def _mistakes(source: str, mistakes: Collection[ConfigMistake]) -> Iterator[Find
         where = f", line {each.line}" if each.line else ""
         key = f"`{each.key}`: " if each.key else ""
         yield fault("settings", f"{key}{each.what}", f"edit {source or FILE_NAME}{where}")
+
+
+def check_models(config: Config) -> Iterator[Finding]:
+    """Whether each model of the file's pools has a provider, which every session needs.
+
+    Args:
+        config: The file's settings.
+    """
+    try:
+        Models(None, provider=None, config=config, is_replay=True)
+    except ConfigError as error:
+        for each in error.mistakes:
+            where = f", line {each.line}" if each.line else ""
+            yield warn(
+                "models",
+                f"`{each.key}`: {each.what}",
+                f"edit {error.source}{where}; or register the provider first, by "
+                "`agentnb.register_provider`",
+            )
 
 
 def check_trust(config: Config, needs_it: str, *, is_trusted: bool) -> Iterator[Finding]:
@@ -206,7 +229,7 @@ def check_store(store: StoreFile, *, newest: int) -> Iterator[Finding]:
         yield fault(
             "store",
             f"{where} cannot be written: runs would be in memory only",
-            "set AGENTNB_STORE to a file in a folder that you may write to, or to `none`",
+            _ELSEWHERE,
         )
     elif store.free_bytes is not None and store.free_bytes < _LITTLE_BYTES:
         yield warn(
@@ -218,6 +241,15 @@ def check_store(store: StoreFile, *, newest: int) -> Iterator[Finding]:
         yield ok("store", f"{where}{_about(store, newest)}")
 
 
+def no_file(error: OSError) -> Finding:
+    """`AGENTNB_STORE` is no path of a file. A session cannot be made then."""
+    return fault(
+        "store",
+        f"{VARIABLE} cannot be a file ({error.strerror or type(error).__name__})",
+        _ELSEWHERE,
+    )
+
+
 def _about(store: StoreFile, newest: int) -> str:
     network = ", on a network" if store.on_network else ""
     if store.version is None:
@@ -227,9 +259,19 @@ def _about(store: StoreFile, newest: int) -> str:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Whether a file can be made in a folder, or in one that can be made there."""
+    """Whether a file can be made in a folder, or in one that can be made there.
+
+    Makes one and removes it: what the system says of the rights is wrong for root, and on some file
+    systems.
+    """
     above = nearest_there(folder)
-    return above is not None and above.is_dir() and os.access(above, os.W_OK | os.X_OK)
+    if above is None or not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return False
+    try:
+        with TemporaryFile(dir=above):
+            return True
+    except OSError:
+        return False
 
 
 def nearest_there(path: Path) -> Path | None:

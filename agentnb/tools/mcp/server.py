@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,20 @@ class McpServer:
         if not self.of_file:
             return dict(pairs)
         return {name: _VARIABLE.sub(lambda m: os.environ[m[1]], value) for name, value in pairs}
+
+    def program(self) -> str | None:
+        """The file of its program, as it is found when it starts; `None` if there is none.
+
+        Raises:
+            KeyError: As for `values`.
+        """
+        word, folder = self.command[0], Path(self.folder or os.curdir).absolute()
+        if "/" in word:
+            return shutil.which(str(folder / word))
+        # It gets this process's PATH unless `env` has one; relative entries start from `folder`.
+        env = {"PATH": os.environ.get("PATH", os.defpath), **self.values(self.env)}
+        entries = [str(folder / each) for each in os.get_exec_path(env)]
+        return shutil.which(word, path=os.pathsep.join(entries))
 
     async def call(self, input: Mapping[str, Any], context: ToolContext) -> str:
         """It stands for its tools, and is none."""
