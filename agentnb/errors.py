@@ -26,6 +26,10 @@ from pathlib import Path
 from agentnb.core.errors import AgentnbError, known_names, show_as_line
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 
+UPDATE = "Install a newer agentnb from where you installed this one."
+"""The fix for a file of a newer format. Not `pip install --upgrade agentnb`: an index may have
+another project of that name."""
+
 
 class NotebookError(AgentnbError, ValueError):
     """A magic's line or cell could not be understood. The message is one sentence."""

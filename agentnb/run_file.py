@@ -41,6 +41,7 @@ from agentnb.core.records import FINISHED, ToolCallRecord
 from agentnb.core.secrets import Secrets, known_secrets
 from agentnb.core.text import escaped_for_json, literal, quoted, visible
 from agentnb.core.types import MediaBlock, path_of
+from agentnb.errors import UPDATE
 from agentnb.run_check import check_id, check_possible, check_tool_calls
 
 FORMAT = "agentnb run"
@@ -57,7 +58,6 @@ _LONGEST_S = 1e9
 """Greatest time of an event, in seconds: 30 years after the run began."""
 _LONGEST_WHY = 200
 """Most characters about a wrong event, which the message may quote."""
-_UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -243,7 +243,7 @@ def _read(document: Any) -> Document:
             f"it has version {_shown(version)} of the format, from agentnb "
             f"{visible(str(head.get('agentnb')), 60)}, and "
             f"this agentnb reads up to version {VERSION}",
-            fix=_UPDATE,
+            fix=UPDATE,
         )
     run_id, task, lines = (head.get(name) for name in ("run_id", "task", "entries"))
     if not (isinstance(run_id, str) and isinstance(task, str) and isinstance(lines, list)):
@@ -282,7 +282,7 @@ def _row_of(seq: int, line: Any) -> tuple[float, Event]:
         raise _Wrong(
             f"its event {seq} is of the kind {quoted(error.kind)}, which this agentnb does not "
             "know",
-            fix=_UPDATE,
+            fix=UPDATE,
         ) from None
     except ValueError as error:
         why = visible(str(error), _LONGEST_WHY)

@@ -24,7 +24,7 @@ from agentnb.doctor.jupyter import (
     check_kernel,
     disabled_in,
 )
-from agentnb.doctor.packages import Installation, check_agentnb, check_packages
+from agentnb.doctor.packages import Installation, check_agentnb, check_packages, origin_in
 from agentnb.doctor.page import check_page
 from agentnb.doctor.project import (
     StoreFile,
@@ -406,6 +406,7 @@ def installed(**changes: Any) -> Installation:
         "requirements": (requirement,),
         "versions": {"pydantic": "2.12"},
         "pip": "%pip",
+        "origin": "",
     }
     return Installation(**{**fields, **changes})
 
@@ -417,9 +418,43 @@ def test_code_that_is_not_the_installed_one_is_told() -> None:
 
     assert same.status == "ok"
     assert (other.status, "0.1.0" in other.found) == ("warn", True)
-    assert "agentnb==0.2.0" in other.fix
+    assert "`%pip install --force-reinstall --no-deps SOURCE`" in other.fix
+    assert "start the kernel again" in other.fix
     assert (nowhere.status, nowhere.fix) == ("warn", "`%pip install -e .` in its folder")
+    assert installed(version=None).adding("lab").startswith("`%pip install -e '.[lab]'`")
     assert [*check_packages(installed(requirements=()))] == []
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        ('{"url": "file://HERE/a%20folder", "dir_info": {"editable": true}}', "-e 'HERE/a folder'"),
+        ('{"url": "file://HERE/a%20folder", "dir_info": {}}', "'HERE/a folder'"),
+        ('{"url": "file://HERE/gone.whl", "archive_info": {}}', ""),
+        (
+            '{"url": "https://lab.example.org/a.whl", "archive_info": {}}',
+            "https://lab.example.org/a.whl",
+        ),
+        ('{"url": "https://me:pw@lab.example.org/a.whl", "archive_info": {}}', ""),
+        (
+            '{"url": "ssh://git@lab.example.org/a.git", "vcs_info": '
+            '{"vcs": "git", "requested_revision": "v2", "commit_id": "c0ffee"}}',
+            "git+ssh://git@lab.example.org/a.git@v2",
+        ),
+        ("", ""),
+        ("[]", ""),
+    ],
+)
+def test_agentnb_is_reinstalled_from_where_it_came_never_by_its_name(
+    tmp_path: Path, record: str, words: str
+) -> None:
+    tmp_path.joinpath("a folder").mkdir()
+
+    origin = origin_in(record.replace("HERE", str(tmp_path)))
+    (found,) = check_agentnb(installed(version="0.1.0", origin=origin))
+
+    assert origin == words.replace("HERE", str(tmp_path))
+    assert f"--no-deps {origin or 'SOURCE'}`" in found.fix
 
 
 # -- kernels and pages ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from agentnb.core.collector import without_collector
 from agentnb.core.shown import counted
 from agentnb.core.text import escaped_for_json, literal
 from agentnb.core.types import CompletionRequest
-from agentnb.errors import BadCassette
+from agentnb.errors import UPDATE, BadCassette
 from agentnb.files import read_file
 
 MOST_BYTES = 1 << 30
@@ -31,7 +31,6 @@ _RESOLVE = (
     "Keep one side of each conflict, as whole lines, and delete the markers; or keep one of the "
     "two files, and record the missing runs: `%agentnb mode auto`."
 )
-_UPDATE = "Update agentnb: `pip install --upgrade agentnb`."
 _NOT_THIS = "Give the path of a file that agentnb recorded: `NAME.cassette.jsonl`."
 
 
@@ -262,7 +261,7 @@ class _Reader:
                 f"it has version {literal(version, 60)} of the format, and this agentnb reads up "
                 f"to version {VERSION}"
             )
-            raise self.bad(1, why, _UPDATE)
+            raise self.bad(1, why, UPDATE)
 
     def read(self, place: int, raw: bytes, *, is_last: bool) -> None:
         if not (raw := raw.rstrip(b"\r")):

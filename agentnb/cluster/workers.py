@@ -241,8 +241,9 @@ class Workers:
             # Dask hands on what kept the function from being read, as it is or in words.
             if "No module named 'agentnb" in str(error):
                 return (
-                    f"The worker {connection.worker} has no agentnb: install agentnb "
-                    f"{versions().agentnb} where the workers run."
+                    f"The worker {connection.worker} has no agentnb: install version "
+                    f"{versions().agentnb} where the workers run, from the folder or the file of "
+                    "this one."
                 )
             await self._look()  # it may be gone since the last look
             why = in_words(error) or type(error).__name__

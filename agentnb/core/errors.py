@@ -780,6 +780,19 @@ class MissingExtra(AgentnbError, ImportError):
 
     def __init__(self, what: str, *, extra: str) -> None:
         self.extra = extra
-        super().__init__(
-            f"{what} is not installed. Install it with `pip install 'agentnb[{extra}]'`."
-        )
+        command = f"`pip install 'agentnb[{extra}]'`"
+        if not _is_installed():
+            # An index may have another project of agentnb's name.
+            command = f"`pip install -e '.[{extra}]'` in the folder of agentnb"
+        super().__init__(f"{what} is not installed. Install it with {command}.")
+
+
+def _is_installed() -> bool:
+    """Whether pip knows agentnb here; false if it is run from a folder."""
+    from importlib import metadata  # loads a mail parser: imported only for an error
+
+    try:
+        metadata.distribution("agentnb")
+    except metadata.PackageNotFoundError:
+        return False
+    return True

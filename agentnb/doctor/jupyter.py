@@ -137,13 +137,13 @@ def check_kernel(jupyter: Jupyter, here: Installation) -> Iterator[Finding]:
         yield warn(
             "kernel",
             "ipykernel is not in this environment: scripts work, notebooks do not",
-            f"`{here.pip} install 'agentnb[lab]'`",
+            here.adding("lab"),
         )
     elif not jupyter.has_ipykernel:
         yield fault(
             "kernel",
             "ipykernel is not in this environment, so notebooks run in another one",
-            f"`{here.pip} install 'agentnb[code]'`",
+            here.adding("code"),
         )
     elif spec is None:
         yield fault(
@@ -205,7 +205,7 @@ def check_front_ends(jupyter: Jupyter, here: Installation, *, in_kernel: bool) -
             yield warn(
                 "jupyterlab",
                 "not in this environment",
-                f"`{here.pip} install 'agentnb[lab]'`, or open notebooks in an editor",
+                f"{here.adding('lab')}, or open notebooks in an editor",
             )
         return
     yield from _check_extensions(jupyter, here)

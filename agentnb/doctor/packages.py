@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+from agentnb.core.secrets import without_user
 from agentnb.doctor.finding import Finding, fault, ok, warn
 from agentnb.doctor.versions import Requirement, read_requirement
 
@@ -37,6 +42,8 @@ class Installation:
     """By name: those of `requirements` that are installed."""
     pip: str
     """The command that installs into this environment."""
+    origin: str
+    """What pip installed agentnb from, as words of its command line; empty if that is unknown."""
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -47,6 +54,15 @@ class Installation:
     def needed_for(self, extra: str) -> list[Requirement]:
         """The requirements of an extra; of all installations for an empty name."""
         return [requirement for requirement in self.requirements if requirement.extra == extra]
+
+    def adding(self, extra: str) -> str:
+        """The command that installs an extra.
+
+        If agentnb is not installed, its name may be that of another project on an index.
+        """
+        if self.version is None:
+            return f"`{self.pip} install -e '.[{extra}]'` in the folder of agentnb"
+        return f"`{self.pip} install 'agentnb[{extra}]'`"
 
     def named(self, package: str) -> Requirement | None:
         """A package's requirement, if agentnb has one."""
@@ -62,13 +78,14 @@ def read_installation(code_version: str, *, in_kernel: bool) -> Installation:
     """
     own: str | None = None
     lines: Iterable[str] = ()
-    floor = ""
+    floor, origin = "", ""
     try:
         found = distribution("agentnb")
     except PackageNotFoundError:
         pass
     else:
         own, lines = found.version, found.requires or ()
+        origin = origin_in(found.read_text("direct_url.json") or "")
         if "Requires-Python" in found.metadata:
             floor = found.metadata["Requires-Python"]
     requirements = [each for each in map(read_requirement, lines) if each is not None]
@@ -82,7 +99,38 @@ def read_installation(code_version: str, *, in_kernel: bool) -> Installation:
         requirements=tuple(requirements),
         versions={name: has for name in sorted(names) if (has := installed_version(name))},
         pip="%pip" if in_kernel else f"{shlex.quote(sys.executable)} -m pip",
+        origin=origin,
     )
+
+
+def origin_in(record: str) -> str:
+    """What a package was installed from, as words of pip's command line; empty if unknown.
+
+    Args:
+        record: Its `direct_url.json`, which an index's package lacks. See
+            https://packaging.python.org/specifications/direct-url-data-structure/
+    """
+    try:
+        found = json.loads(record)
+        url = str(found["url"])
+        public = url.replace("//git@", "//")
+        if without_user(public) != public:
+            return ""  # it has a key
+        path = url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
+        if path and not Path(path).exists():
+            return ""
+        if "dir_info" in found:
+            option = "-e " if found["dir_info"].get("editable") else ""
+            return f"{option}{shlex.quote(path)}" if path else ""
+        if "vcs_info" in found:
+            about = found["vcs_info"]
+            revision = about.get("requested_revision")
+            url = f"{about['vcs']}+{url}{f'@{revision}' if revision else ''}"
+        if "subdirectory" in found:
+            return shlex.quote(f"{url}#subdirectory={found['subdirectory']}")
+        return shlex.quote(path or url)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ""
 
 
 def installed_version(package: str) -> str | None:
@@ -119,11 +167,18 @@ def check_agentnb(here: Installation) -> Iterator[Finding]:
         yield warn(
             "agentnb",
             f"{here.code_version} runs, and {here.version} is installed",
-            f"`{here.pip} install --force-reinstall --no-deps agentnb=={here.code_version}`, or "
-            "`install -e .` in its folder",
+            f"start the kernel again; if that does not help, {_reinstalling(here)}",
         )
     else:
         yield ok("agentnb", here.version)
+
+
+def _reinstalling(here: Installation) -> str:
+    """How to install agentnb again. Never by its name: an index may have another project of it."""
+    command = f"{here.pip} install --force-reinstall --no-deps"
+    if here.origin:
+        return f"`{command} {here.origin}`"
+    return f"`{command} SOURCE`, with the folder or the file that you installed it from as SOURCE"
 
 
 def check_packages(here: Installation) -> Iterator[Finding]:
@@ -147,7 +202,7 @@ def check_extras(here: Installation, wanted: Mapping[str, str]) -> Iterator[Find
     """
     for extra in here.extras:
         needed = here.needed_for(extra)
-        install = f"`{here.pip} install 'agentnb[{extra}]'`"
+        install = here.adding(extra)
         missing = [each.name for each in needed if each.name not in here.versions]
         wrong = [each for each in needed if each.name in here.versions and not _is_good(each, here)]
         if missing and extra in wanted:

@@ -17,6 +17,7 @@ from agentnb.cassette import BadCassette, Cassette, CassetteJournal, prune
 from agentnb.cassette.lines import content_of
 from agentnb.cassette.schema import can_be_read, read_line
 from agentnb.core.errors import AgentnbError
+from agentnb.errors import UPDATE
 from tests.cassette.runs import Handed, content
 from tests.support import examples
 
@@ -155,7 +156,7 @@ def test_newer_file_says_to_update(tmp_path: Path, valid: bytes) -> None:
     error = bad(tmp_path, valid.replace(b'"agentnb_cassette": 1', b'"agentnb_cassette": 2'))
 
     assert (error.line, "version 2" in error.why) == (1, True)
-    assert "pip install --upgrade agentnb" in error.fix
+    assert error.fix == UPDATE
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from agentnb.core.events import (
 from agentnb.core.records import STARTED as STARTED_CALL
 from agentnb.core.records import ToolCallRecord
 from agentnb.core.types import AgentStatus
+from agentnb.errors import UPDATE
 from agentnb.record import _parse
 from agentnb.run_file import read_document, write_document
 from tests.core.test_codec import EVENTS, TEXTS
@@ -278,7 +279,7 @@ WHOLE = written(STARTED, SPAWNED, SAID, ENDED)
         ("{}", "it is JSON, but not a run. "),
         ('{"cells": [], "nbformat": 4}', "it is a notebook. Open it in Jupyter."),
         (changed(version=3), "it has version 3 of the format, from agentnb 1.2.3, and this agentnb "
-         "reads up to version 2. Update agentnb: `pip install --upgrade agentnb`."),
+         "reads up to version 2. " + UPDATE),
         (changed(version="1"), "its `version` is '1', which does not exist. "),
         (changed(version=0), "its `version` is 0, which does not exist. "),
         (changed(version=True), "its `version` is True, which does not exist. "),
@@ -287,7 +288,7 @@ WHOLE = written(STARTED, SPAWNED, SAID, ENDED)
         (changed(entries={}), "its head lacks a string `run_id`, a string `task` or a list "
         "`entries`"),
         (with_line({"at_s": 1, "kind": "agent_dreamed"}), "its event 2 is of the kind "
-         "'agent_dreamed', which this agentnb does not know. Update agentnb: `pip"),
+         "'agent_dreamed', which this agentnb does not know. " + UPDATE),
         (with_line(5), "its event 2 is invalid: it is a number and not an object. "),
         (with_line({"at_s": 1}), "its event 2 is invalid: it has no `kind`. "),
         (with_line(DELTA | {"text": None}), "its event 2 is invalid: `text`: it is null and not a"),

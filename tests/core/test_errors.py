@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 import re
+from importlib import metadata
 
 import pytest
 
@@ -315,6 +316,19 @@ def test_bug_is_told_by_its_type_its_place_and_its_text_on_one_line() -> None:
 
 def test_missing_extra_says_what_to_install() -> None:
     assert "`pip install 'agentnb[plots]'`" in str(MissingExtra("matplotlib", extra="plots"))
+
+
+def test_missing_extra_of_a_folder_that_is_not_installed_names_the_folder_not_the_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nothing(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "distribution", nothing)
+
+    said = str(MissingExtra("matplotlib", extra="plots"))
+
+    assert "`pip install -e '.[plots]'` in the folder of agentnb" in said
 
 
 def test_names_that_are_known_are_listed_up_to_twenty_and_then_counted() -> None:
