@@ -7,10 +7,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from agentnb.config import Config, config_of
-from agentnb.core.text import literal
 from agentnb.errors import wrong_settings_as_line
 from agentnb.session import Session
-from agentnb.settings import SETTINGS
+from agentnb.settings import SETTINGS, nothing_named
 
 if TYPE_CHECKING:
     from agentnb.store.runs import RunInfo, RunList
@@ -57,9 +56,8 @@ def configure(**settings: Any) -> Session:
         ValueError: A setting does not exist, or as for `Session`.
     """
     global _default
-    unknown = ", ".join(literal(name) for name in settings if name not in SETTINGS)
-    if unknown:
-        raise ValueError(f"There is no setting {unknown}. Known: {', '.join(SETTINGS)}.")
+    if unknown := [name for name in settings if name not in SETTINGS]:
+        raise ValueError(nothing_named(unknown, SETTINGS))
     # Do not create a session here: a broken settings file must not stop a person from naming
     # another one.
     given = dict(_default.given) if _default is not None else {}

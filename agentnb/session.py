@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import partial, wraps
 from inspect import signature
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from agentnb.code_places import OFF
 from agentnb.config import Config, config_of, reread
@@ -71,6 +71,7 @@ from agentnb.settings import (
     DEFAULT_MODEL,
     Settings,
     arguments_text,
+    nothing_named,
 )
 from agentnb.store import threads
 from agentnb.tasks.assignment import NewAgent, check_assignment
@@ -97,6 +98,7 @@ if TYPE_CHECKING:
     from agentnb.views.boards.board_view import BoardView
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
@@ -111,7 +113,7 @@ def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
     def wrapper(*args: P.args, **named: P.kwargs) -> None:
         try:
             given = parameters.bind(*args, **named).arguments
-        except TypeError as error:  # an unknown setting
+        except TypeError as error:  # too many, for example
             show_as_line(error)
             raise
         session: Session = given.pop("self")
@@ -119,6 +121,25 @@ def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
         init(*args, **named)
 
     return wrapper
+
+
+def _names_arguments(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let the error for an unknown keyword name the known ones, as `configure` does."""
+
+    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+        known = [name for name in signature(method).parameters if name != "self"]
+
+        @wraps(method)
+        def wrapper(*args: P.args, **named: P.kwargs) -> R:
+            if unknown := [name for name in named if name not in known]:
+                error = TypeError(nothing_named(unknown, known, what=what))
+                show_as_line(error)
+                raise error
+            return method(*args, **named)
+
+        return wrapper
+
+    return decorate
 
 
 class Session:
@@ -136,6 +157,7 @@ class Session:
     """The settings that code passes; normalised by `Settings` once `__init__` has run."""
 
     @wrong_settings_as_line()
+    @_names_arguments("setting")
     @_keeps_given_arguments
     def __init__(
         self,
@@ -346,6 +368,7 @@ class Session:
     # -- starting runs --------------------------------------------------------------------------
 
     @wrong_settings_as_line()
+    @_names_arguments("argument")
     def spawn(
         self,
         task: str,
@@ -432,6 +455,7 @@ class Session:
         )
 
     @wrong_settings_as_line()
+    @_names_arguments("argument")
     def spawn_all(
         self,
         tasks: Sequence[str],
@@ -510,6 +534,7 @@ class Session:
         )
 
     @wrong_settings_as_line()
+    @_names_arguments("argument")
     def map(
         self,
         rows: Any,

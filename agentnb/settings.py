@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from textwrap import fill
@@ -559,6 +559,17 @@ SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {each.name: each.metadata["setting"] for each in fields(Settings)}
 )
 """By name, in the order of the signature."""
+
+
+def nothing_named(names: Collection[str], known: Iterable[str], *, what: str = "setting") -> str:
+    """A sentence on names that do not exist, the nearest one that does, and all that do."""
+    from difflib import get_close_matches
+
+    known = tuple(known)
+    near = [found for name in names for found in get_close_matches(name[:200], known, n=1)]
+    hint = f" Did you mean {' and '.join(f'`{each}`' for each in dict.fromkeys(near))}?"
+    unknown = ", ".join(literal(name) for name in names)
+    return f"There is no {what} {unknown}.{hint if near else ''} Known: {', '.join(known)}."
 
 
 def arguments_text(indent: str = " " * 8) -> str:

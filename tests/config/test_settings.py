@@ -254,10 +254,23 @@ def test_setting_that_does_not_exist_is_one_line_too() -> None:
         Session(bugdet=1)  # type: ignore[call-arg]
 
     (line,) = vars(raised.value)["_render_traceback_"]()
-    assert line == "TypeError: got an unexpected keyword argument 'bugdet'"
-    assert told_in_one_line(lambda: configure(bugdet=1)).startswith(
-        "ValueError: There is no setting 'bugdet'. Known: model, budget, "
+    said = "There is no setting 'bugdet'. Did you mean `budget`? Known: model, budget, "
+    assert line.startswith(f"TypeError: {said}")
+    assert told_in_one_line(lambda: configure(bugdet=1)).startswith(f"ValueError: {said}")
+
+
+@pytest.mark.parametrize("name", ["spawn", "spawn_all", "map"])
+def test_argument_that_does_not_exist_is_one_line_too(name: str) -> None:
+    method = getattr(session_of(), name)
+
+    with pytest.raises(TypeError) as raised:
+        method("x", budegt=1)
+
+    (line,) = vars(raised.value)["_render_traceback_"]()
+    assert line.startswith(
+        "TypeError: There is no argument 'budegt'. Did you mean `budget`? Known: "
     )
+    assert all(each in line for each in signature(method).parameters)
 
 
 # -- who goes before whom -------------------------------------------------------------------------

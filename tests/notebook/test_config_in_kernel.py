@@ -163,7 +163,7 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
     ("cell", "words"),
     [
         ("agentnb.Session(budget=-1)", "ValueError: `budget` must be a whole number of tokens"),
-        ("agentnb.Session(bugdet=1)", "TypeError: got an unexpected keyword argument 'bugdet'"),
+        ("agentnb.Session(bugdet=1)", "TypeError: There is no setting 'bugdet'."),
         ("agentnb.configure(max_turns=0)", "ValueError: `max_turns` must be a whole number of"),
         ("session.spawn('Hello', budget='few')", "ValueError: `budget` must be a whole number of"),
         ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
