@@ -5,8 +5,8 @@ Run by hand from the root of the checkout:
 It makes a virtual environment for each library by pip, so it needs a package registry; with
 `--venvs` it makes them in that folder and reuses them. Then all libraries take turns, each in a
 process of its own, against one server on loopback. The lookup of any other host name fails, and is
-printed at the end. A library that cannot be installed, or fails, is left out and printed, too. The
-table is Markdown.
+printed at the end. A library that cannot be installed, or fails, is left out and printed, too.
+Both tables and the list of calls are Markdown, as in `docs/compared.md`.
 
 Each library is used as its documentation shows, with its simplest class of agent, one model client
 for all agents, and its telemetry and tracing off. They do not all do the same: see `NOTES`.
@@ -34,10 +34,12 @@ from tests.benchmarks.http_server import DELTAS, WORDS, server_process
 ROOT = Path(__file__).parent.parent.parent
 INSTALL_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 300
-HEAD = (
-    "| library | processor time, ms | of the SDK's | pieces | import, s | packages | MiB |",
-    "|---|---|---|---|---|---|---|",
-)
+TIME_HEAD = """
+| library | processor time, ms | of the SDK's | pieces |
+|---|---|---|---|"""
+INSTALLATION_HEAD = """
+| library | import, s | packages | MiB |
+|---|---|---|---|"""
 Measures = dict[str, Any]
 
 NOTES = """
@@ -67,8 +69,9 @@ class Library:
 
     Attributes:
         name: On the command line, and of the virtual environment.
-        title: In the table.
-        packages: For pip; the table has the version of the first one.
+        title: In both tables.
+        call: How it is called, for the list below the tables.
+        packages: For pip; that list has the version of the first one.
         imports: Statements whose time is measured.
         code: Defines `async def one(task) -> tuple[int, str]`, the number of pieces and the whole
             reply, or `async def every(tasks)` for all at once.
@@ -79,6 +82,7 @@ class Library:
 
     name: str
     title: str
+    call: str
     packages: tuple[str, ...]
     imports: str
     code: str
@@ -187,7 +191,8 @@ HUB_OFF = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 LIBRARIES = (
     Library(
         "sdk",
-        "the SDK alone: `chat.completions.create(stream=True)` of `openai`",
+        "the SDK alone",
+        "`chat.completions.create(stream=True)` of `openai`",
         ("openai",),
         "from openai import AsyncOpenAI",
         """
@@ -204,14 +209,16 @@ async def one(task):
     ),
     Library(
         "agentnb",
-        "agentnb, `Session(store=None).spawn_all(…, synthesis=False)`",
+        "agentnb",
+        "`Session(store=None).spawn_all(…, synthesis=False)`",
         (f"{ROOT}[openai]",),
         AGENTNB_IMPORTS,
         "STORE = None" + AGENTNB,
     ),
     Library(
         "agentnb-store",
-        "the same with its store, as by default",
+        "agentnb with its store",
+        "the same, with `store` as by default",
         (f"{ROOT}[openai]",),
         AGENTNB_IMPORTS,
         'STORE = os.path.abspath("runs.db")' + AGENTNB,
@@ -219,7 +226,8 @@ async def one(task):
     ),
     Library(
         "openai-agents",
-        "OpenAI Agents SDK, `Runner.run_streamed`",
+        "OpenAI Agents SDK",
+        "`Runner.run_streamed`",
         ("openai-agents",),
         """
 from openai import AsyncOpenAI
@@ -244,7 +252,8 @@ async def one(task):
     ),
     Library(
         "pydantic-ai",
-        "Pydantic AI, `Agent.run_stream`",
+        "Pydantic AI",
+        "`Agent.run_stream`",
         ("pydantic-ai-slim[openai]",),
         """
 from pydantic_ai import Agent
@@ -263,7 +272,8 @@ async def one(task):
     ),
     Library(
         "langgraph",
-        'LangGraph, `create_agent(…).astream(stream_mode="messages")`',
+        "LangGraph",
+        '`create_agent(…).astream(stream_mode="messages")`',
         ("langgraph", "langchain", "langchain-openai"),
         """
 from langchain.agents import create_agent
@@ -285,7 +295,8 @@ async def one(task):
     ),
     Library(
         "autogen",
-        "AutoGen AgentChat, `AssistantAgent.run_stream`",
+        "AutoGen AgentChat",
+        "`AssistantAgent.run_stream`",
         ("autogen-agentchat", "autogen-ext[openai]"),
         """
 from autogen_agentchat.agents import AssistantAgent
@@ -312,7 +323,8 @@ async def one(task):
     ),
     Library(
         "smolagents",
-        "smolagents, `ToolCallingAgent.run` on threads, not streamed, as by default",
+        "smolagents",
+        "`ToolCallingAgent.run` on threads, not streamed, as by default",
         ("smolagents[openai]",),
         SMOLAGENTS_IMPORTS,
         "STREAMED = False" + SMOLAGENTS,
@@ -321,7 +333,8 @@ async def one(task):
     ),
     Library(
         "smolagents-streamed",
-        "the same with `stream_outputs=True`",
+        "smolagents, streamed",
+        "the same, with `stream_outputs=True`",
         ("smolagents[openai]",),
         SMOLAGENTS_IMPORTS,
         "STREAMED = True" + SMOLAGENTS,
@@ -331,7 +344,8 @@ async def one(task):
     ),
     Library(
         "inspect",
-        "Inspect, an `@agent` that calls `generate(…, on_stream=…)`, by `run`",
+        "Inspect, an agent",
+        "an `@agent` that calls `generate(…, on_stream=…)`, by `run`",
         ("inspect-ai", "openai"),
         """
 from inspect_ai.agent import agent, run
@@ -368,7 +382,8 @@ async def one(task):
     ),
     Library(
         "inspect-eval",
-        "Inspect, `eval_async` of samples with `react()`, with its log, streamed but given whole",
+        "Inspect, an evaluation",
+        "`eval_async` of samples with `react()`, with its log, streamed but given whole",
         ("inspect-ai", "openai"),
         """
 from inspect_ai import Task, eval_async
@@ -397,7 +412,8 @@ async def every(tasks):
     ),
     Library(
         "crewai",
-        "CrewAI, `Crew(stream=True).akickoff()` of one agent and one task",
+        "CrewAI",
+        "`Crew(stream=True).akickoff()` of one agent and one task",
         ("crewai",),
         "from crewai import LLM, Agent, Crew, Task",
         """
@@ -504,29 +520,42 @@ def spread(values: Sequence[float], form: str) -> str:
     return f"{middle:{form}} ({least:{form}} to {most:{form}})"
 
 
-def row(library: Library, python: Path, rounds: list[Measures], base: list[Measures]) -> str:
-    """A line of the table."""
-    packages = packages_of(python)
-    name = library.packages[0].partition("[")[0]
-    versions = [packages["agentnb" if name == str(ROOT) else name]]
-    if name != "openai":
-        versions.append(f"`openai` {packages['openai']}")
+def time_row(library: Library, rounds: list[Measures], base: list[Measures]) -> str:
+    """A line of the table of time."""
     cpu_ms = [1000 * one["cpu_s"] / one["agents"] for one in rounds]
     ratios = [one["cpu_s"] / other["cpu_s"] for one, other in zip(rounds, base, strict=True)]
     cells = (
-        f"{library.title}: {', '.join(versions)}",
+        library.title,
         spread(cpu_ms, ".1f"),
         spread(ratios, ".2f"),
         extremes([one["pieces"] for one in rounds]),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def installation_row(library: Library, python: Path, rounds: list[Measures]) -> str:
+    """A line of the table of installation."""
+    cells = (
+        library.title,
         f"{statistics.median(one['import_s'] for one in rounds):.2f}",
-        str(len(packages)),
+        str(len(packages_of(python))),
         f"{size_mib(python):.0f}",
     )
     return f"| {' | '.join(cells)} |"
 
 
+def call_line(library: Library, python: Path) -> str:
+    """A line of the list of versions and calls."""
+    packages = packages_of(python)
+    name = library.packages[0].partition("[")[0]
+    versions = [packages["agentnb" if name == str(ROOT) else name]]
+    if name != "openai":
+        versions.append(f"`openai` {packages['openai']}")
+    return f"- {library.title} ({', '.join(versions)}): {library.call}"
+
+
 def main() -> None:
-    """Measure all, and print the table."""
+    """Measure all, and print the tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--count", type=int, default=100)
@@ -554,11 +583,16 @@ def main() -> None:
                     else:
                         rounds[each.name].append(measures)
                 # After each round, so that a run that is stopped has printed what it measured.
-                print("\n".join(HEAD))
-                for each in chosen:
-                    if each.name in rounds:
-                        of_one = rounds[each.name]
-                        print(row(each, pythons[each.name], of_one, rounds["sdk"]), flush=True)
+                done = [each for each in chosen if each.name in rounds]
+                print(TIME_HEAD)
+                for each in done:
+                    print(time_row(each, rounds[each.name], rounds["sdk"]))
+                print(INSTALLATION_HEAD)
+                for each in done:
+                    print(installation_row(each, pythons[each.name], rounds[each.name]))
+                print()
+                for each in done:
+                    print(call_line(each, pythons[each.name]), flush=True)
         print(NOTES.format(count=arguments.count, deltas=DELTAS, repeats=arguments.repeats))
         for name, of_one in rounds.items():
             if outside := {host for measures in of_one for host in measures["outside"]}:
