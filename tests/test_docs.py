@@ -112,6 +112,20 @@ def test_reference_has_each_public_name_once_and_no_other() -> None:
     assert sorted(shown) == sorted(set(agentnb.__all__) - own)
 
 
+def test_site_has_its_own_styles_by_which_pictures_keep_their_proportions() -> None:
+    static = ROOT / "docs" / "static"
+    config = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    (rule,) = re.findall(
+        r"^\.bd-article img \{(.*?)\}", (static / "site.css").read_text("utf-8"), re.M | re.S
+    )
+
+    assert {line.strip() for line in rule.split(";")} == {"height: auto", "max-width: 100%", ""}
+    assert 'html_static_path = ["static"]\nhtml_css_files = ["site.css"]\n' in config
+    for name in ("icon.svg", "scorer.js"):
+        assert name in config
+        assert (static / name).is_file()
+
+
 def test_every_page_is_in_the_navigation_of_the_site() -> None:
     listed = {ROOT / "docs" / "index.md"}
     for page in (ROOT / "docs").rglob("*.md"):
