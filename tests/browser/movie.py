@@ -25,7 +25,7 @@ SIZE = (1010, 900)
 HEIGHT = 570
 FRAME_MS = 200
 END_MS = 3_000
-COLOURS = 64
+COLOURS = 32
 
 TASK = "Where should our new weather station stand?"
 HARBOUR, MEADOW, ROOF = (
