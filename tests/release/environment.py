@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +17,18 @@ Step = tuple[str, str]
 _OF_PYTHON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 _OF_USERS = ("AGENTNB_", "ANTHROPIC_", "IPYTHON", "JUPYTER_", "OPENAI_")
 _LONGEST_FAULT = 3000
+
+
+def requirements() -> tuple[list[str], dict[str, list[str]], list[str]]:
+    """What pyproject.toml lists: dependencies, extras, and what tests need besides the extras.
+
+    The tests and two lessons need pandas, too, which only the extra `lab` names.
+    """
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras: dict[str, list[str]] = project["optional-dependencies"]
+    tools = [line for line in extras["test"] if not line.startswith("agentnb")]
+    tools += [line for line in extras["lab"] if line.startswith("pandas")]
+    return project["dependencies"], extras, tools
 
 
 def clean_variables() -> dict[str, str]:

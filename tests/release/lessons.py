@@ -6,12 +6,11 @@ the Jupyter that a person has already.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.release.environment import ROOT, Environment, Step
+from tests.release.environment import ROOT, Environment, Step, requirements
 
 KERNELS = ("7.4.0", "7.3.0", "6.31.0")
 LONGEST_S = 60.0
@@ -30,10 +29,8 @@ def steps(folder: Path, times: int = 10) -> Iterator[Step]:
 
 def installed(environment: Environment, version: str) -> Iterator[Step]:
     """Install agentnb with this ipykernel, whatever an extra asks for."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    tools = project["optional-dependencies"]["test"]
-    tools = [line for line in tools if not line.startswith("agentnb")]
-    yield environment.install(*project["dependencies"], *tools, f"ipykernel=={version}")
+    dependencies, _, tools = requirements()
+    yield environment.install(*dependencies, *tools, f"ipykernel=={version}")
     yield environment.step(
         "  install agentnb",
         *("-m", "pip", "install", "--quiet", "--no-deps", "--editable", ROOT),

@@ -7,11 +7,10 @@ the lowest versions of what every installation needs, `extras` those of what the
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.release.environment import ROOT, Environment, Step
+from tests.release.environment import ROOT, Environment, Step, requirements
 
 _FLOOR = re.compile(r"(?P<name>[\w.-]+)(?:\[[^\]]*\])?>=(?P<version>[^,\s]+)")
 _OF_EXTRAS = ("code", "dask", "lab", "mcp", "nest", "openai", "otel")
@@ -41,11 +40,7 @@ def floors(lines: Iterable[str]) -> list[str]:
 
 def steps(folder: Path) -> Iterator[Step]:
     """Make both environments, and run their tests."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    extras: dict[str, list[str]] = project["optional-dependencies"]
-    needed: list[str] = project["dependencies"]
-    tools = [line for line in extras["test"] if not line.startswith("agentnb")]
-    tools += [line for line in extras["lab"] if line.startswith("pandas")]
+    needed, extras, tools = requirements()
     both = [line for name in _OF_BOTH for line in extras[name]]
     added = [line for name in _OF_EXTRAS for line in extras[name]]
     yield from _tested(folder / "dependencies", [*needed, *both], pinned=[*needed, *both], by=tools)
