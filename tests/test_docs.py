@@ -100,6 +100,64 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
 
 
+# Not `'agentnb[dask]'`, which adds to what is installed, and not a file, `./agentnb-…`.
+FROM_PYPI = re.compile(
+    r"pip\}? install\b[^\n`]*[\s'\"]agentnb(?![\w\[./-]| @)"
+    r"|pip\}? install\b[^\n`]*(?:-U|--upgrade)\b[^\n`]*\bagentnb(?!-)"
+    r"|\bagentnb(?:\[\w+\])?[=~<>]=\d|install agentnb=="
+)
+
+
+def test_no_page_and_no_message_installs_the_project_of_that_name_on_pypi() -> None:
+    files = [*ROOT.glob("*.md"), *ROOT.glob("binder/*"), *(ROOT / "docs").rglob("*.md")]
+    texts = {
+        file: file.read_text(encoding="utf-8") for file in [*files, *ROOT.glob("notebooks/*.*")]
+    }
+    for file in (ROOT / "agentnb").rglob("*.py"):
+        texts[file] = "\n".join(_strings(ast.parse(file.read_text(encoding="utf-8"))))
+
+    assert len(texts) > 100
+    assert {file: found[0] for file, t in texts.items() if (found := FROM_PYPI.search(t))} == {}
+    for line in (
+        "pip install agentnb",
+        "pip install -q 'agentnb' nbval",
+        "pip install --upgrade 'agentnb[openai]'",
+        "install agentnb==0.2.0",
+    ):
+        assert FROM_PYPI.search(line), line
+    for line in ("pip install 'agentnb[openai]'", "pip install ./agentnb-0.2.0-py3-none-any.whl"):
+        assert not FROM_PYPI.search(line), line
+
+
+def _strings(code: ast.Module) -> list[str]:
+    """The strings of a module, but no docstrings."""
+    docs = {id(node.value) for node in ast.walk(code) if isinstance(node, ast.Expr)}
+    strings = []
+    for node in ast.walk(code):
+        if isinstance(node, ast.JoinedStr):
+            strings.append(
+                "".join(
+                    str(part.value)
+                    if isinstance(part, ast.Constant)
+                    else f"{{{ast.unparse(part.value)}}}"
+                    for part in node.values
+                    if isinstance(part, ast.Constant | ast.FormattedValue)
+                )
+            )
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs
+        ):
+            strings.append(node.value)
+    return strings
+
+
+@pytest.mark.parametrize("page", ["docs/how-to/run-in-ci.md", "docs/regression.md"])
+def test_workflow_of_a_page_installs_the_wheel_of_this_version(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    assert f"pip install ./agentnb-{agentnb.__version__}-py3-none-any.whl " in text
+
+
 def test_reference_has_each_public_name_once_and_no_other() -> None:
     pages = sorted((ROOT / "docs" / "reference").glob("*.md"))
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
