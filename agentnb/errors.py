@@ -52,8 +52,8 @@ class ModeChanged(AgentnbError, RuntimeError):
     def __init__(self, mode: str, wanted: str) -> None:
         self.mode, self.wanted = mode, wanted
         super().__init__(
-            f"This session was made before `%agentnb mode {wanted}` and still has mode `{mode}`. "
-            "Use `session = agentnb.get_session()`, or make your own session again."
+            f"This session was made before `%agentnb mode {wanted}` and still has mode `{mode}`: "
+            "use `session = agentnb.get_session()`, or make your own session again."
         )
 
 

@@ -174,7 +174,7 @@ def undone_for(run: str, journal: RunJournal, budget: int) -> Undone:
     _check_total(budget, journal, is_over=is_over)
     undone = undo_want_of_budget(journal)
     if is_over and not undone.again:
-        raise CannotRecover(run, "none of its agents lacked budget")
+        raise CannotRecover(run, "none of its agents lacked budget; start its task again")
     return undone
 
 

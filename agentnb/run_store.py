@@ -230,7 +230,7 @@ class RunStore:
         store = self._file()
         run_id = store.claim(given, may_be_exhausted=budget is not None)
         if not _kernel.begin_recovery(run_id):  # its own process may claim an exhausted run twice
-            raise CannotRecover(given, "it is running in this process")
+            raise CannotRecover(given, "it is running in this process; wait until it has ended")
         try:
             return self.past_of(run_id, changed=changed, budget=budget, named=given)
         except BaseException:

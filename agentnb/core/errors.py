@@ -472,7 +472,7 @@ class UnknownAgent(AgentnbError, LookupError):
         self.name, self.known = name, tuple(known)
         super().__init__(
             f"This run has no agent {literal(name)} so far (known: "
-            f"{known_names(known, 'none yet')}). Give the path or the id of one of them."
+            f"{known_names(known, 'none yet')}): give the path or the id of one of them."
         )
 
 
@@ -510,9 +510,9 @@ class NoOpenQuestion(AgentnbError):
             )
             return
         super().__init__(
-            f"No question {literal(question_id)} is open: it was answered, its agent has ended, "
-            f"or the run never asked it. Open: {known_names(open_ids)}. "
-            "`run.questions` lists them."
+            f"No question {literal(question_id)} is open (open: {known_names(open_ids)}): it was "
+            "answered, its agent has ended, or the run never asked it; answer one that "
+            "`run.questions` lists."
         )
 
 
@@ -528,11 +528,11 @@ class AgentEnded(AgentnbError):
     def __init__(self, path: str, order: str = "sent a note", *, why: str = "") -> None:
         self.path = path
         if path == "root" and not why:  # `types`, which names it, is a higher layer
-            super().__init__(f"This run has ended: it can no longer be {order}.")
+            super().__init__(f"This run has ended, so it cannot be {order}: start a new one.")
             return
         super().__init__(
-            f"The agent {literal(path)} {why or 'has ended'}: it can no longer be {order}. "
-            "`run.tree` shows which agents are working."
+            f"The agent {literal(path)} {why or 'has ended'}, so it cannot be {order}: choose one "
+            "that `run.tree` shows at work."
         )
 
 
@@ -548,13 +548,13 @@ class NoSuchRun(AgentnbError, LookupError):
         self.run = run
         if is_listed:
             super().__init__(
-                f"Only a summary of the run {literal(run)} is left: it is no longer in memory, "
-                "and in no store. Keep later runs in a variable, or in a store."
+                f"Only a summary of the run {literal(run)} is left: it is in no store and no "
+                "longer in memory; keep later runs in a variable, or in a store."
             )
             return
         super().__init__(
-            f"There is no run {literal(run)}. `agentnb.runs()` lists the stored runs: give the "
-            "`id` of one, or its beginning."
+            f"There is no run {literal(run)}: give the `id`, or its beginning, of one that "
+            "`agentnb.runs()` lists."
         )
 
 
@@ -606,8 +606,8 @@ class NoSuchMemory(AgentnbError, LookupError):
     def __init__(self, number: int) -> None:
         self.number = number
         super().__init__(
-            f"There is no memory {literal(number)}. `session.memories()` lists them: give one of "
-            "them, or its `id`."
+            f"There is no memory {literal(number)}: give one that `session.memories()` lists, or "
+            "its `id`."
         )
 
 
@@ -624,7 +624,7 @@ class AmbiguousRun(AgentnbError, LookupError):
         beginnings = _shortest_beginnings(self.known)
         super().__init__(
             f"{len(self.known):,} runs have an id that begins with {literal(run)} (newest first: "
-            f"{known_names(beginnings)}). Give more characters of the id."
+            f"{known_names(beginnings)}): give more characters of the id."
         )
 
 
@@ -664,10 +664,10 @@ class NoSuchThread(AgentnbError, LookupError):
 
     def __init__(self, thread: str, *, mode: str = "") -> None:
         self.thread = thread
-        fix = "`session.threads()` lists the threads of a session: give the `id` of one."
+        fix = "give the `id` of one that `session.threads()` lists."
         if thread == "last":
-            fix = "This session has no messages yet: start with `%%spawn`, without a thread."
-        super().__init__(f"No agent found for thread {literal(thread)}. {fix}{_only_live(mode)}")
+            fix = "this session has no messages yet; start with `%%spawn`, without a thread."
+        super().__init__(f"No agent found for thread {literal(thread)}: {fix}{_only_live(mode)}")
 
 
 class NoSuchSession(AgentnbError, LookupError):
@@ -680,10 +680,7 @@ class NoSuchSession(AgentnbError, LookupError):
 
     def __init__(self, session: str, *, mode: str = "") -> None:
         self.session = session
-        fix = (
-            "`session.id` of an earlier one, or 'last', reopens it. A session is in the store "
-            "from its first message or task on."
-        )
+        fix = "`session.id` of an earlier one, or 'last', reopens it if it had a message or a task."
         if session == "last":
             fix = "there is none so far, so check that `store` is the right one."
         super().__init__(

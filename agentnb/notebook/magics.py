@@ -587,7 +587,10 @@ def _budget(run: Run, arguments: list[str]) -> str:
     if not looks_like_money(arguments[0]):
         total = value_of(whole_number("tokens", at_least=0))("%spawn budget", arguments[0])
     if run.done:
-        raise NotebookError("The run has ended, so its budget cannot change.")
+        raise NotebookError(
+            "The run has ended, so its budget cannot change: `%spawn recover RUN --budget 90_000` "
+            "continues a run that its budget ended."
+        )
     try:
         run.set_budget(total)
     except NotMoney as error:

@@ -101,7 +101,9 @@ def take_up(
         return None
     message, owner = found
     if owner is not None and is_alive(owner):
-        raise CannotRecover(run_id, "its message begins a new run, since the session was opened")
+        raise CannotRecover(
+            run_id, "its message begins a new run, since the session was opened; wait for it"
+        )
     db.execute("UPDATE queue SET process = ? WHERE message = ?", (process, message))
     (queued,) = (each for each in queued_of(db, process) if each.message == message)
     return replace(queued, goes_on=True)

@@ -83,7 +83,7 @@ def claim(
     elif is_exhausted and not may_be_exhausted:
         why = "it has ended (exhausted); `budget=` gives it more, so that it can go on"
     elif owner == process:
-        why = None if is_exhausted else "it is running in this process"
+        why = None if is_exhausted else "it is running in this process; wait until it has ended"
     elif owner is not None and is_alive(owner):
         is_elsewhere = "it is running in another process"
         where = "its process is still running" if is_exhausted else is_elsewhere

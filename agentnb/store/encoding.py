@@ -83,7 +83,7 @@ from agentnb.store.trouble import RunIsThere
 
 _Columns = tuple[str | None, int | None, str | None]
 """Path, number and body of an event."""
-_NOT_OURS = "it was deleted meanwhile, or another process has taken it"
+_NOT_OURS = "it was deleted meanwhile, or another process has taken it; see `agentnb.runs()`"
 _TYPED = '{"typed":true}'
 """What the event of a typed answer has in addition to the agent's end record."""
 CONTENTS = ("system", "user", "assistant", "message", "tools", FILE, MEDIA)

@@ -192,8 +192,9 @@ ONE_OF_EACH: list[AgentnbError] = [
     NoOpenQuestion(),
     NoOpenQuestion("q2", ["q1"]),
     AgentEnded("2.1"),
+    AgentEnded("root", "paused"),
     NoSuchRun("7f"),
-    CannotRecover("7f", "it is running in this process"),
+    CannotRecover("7f", "it was cancelled; start its task again"),
     RunChanged("7f01", {"1.2": "its call differs from the recorded one"}),
     NoSuchMemory(7),
     AmbiguousRun("7f", known=["7f01", "7f1a"]),
@@ -243,13 +244,43 @@ def test_copy_of_an_error_is_changed_on_its_own() -> None:
 # -- words -------------------------------------------------------------------------------------
 
 
+# Their callers write the message.
+WRITTEN_ELSEWHERE = {
+    *LLM_ERRORS, AgentnbError, ConfigError, NoCassette, NotebookError, OrchestratorError, ToolError
+}  # fmt: skip
+# Who stopped a run; where a bug is; the tree of a run that is not as expected.
+WITHOUT_FIX = {RunCancelled, InternalError, CheckFailed, UnknownPrice}
+FIX = re.compile(
+    r"\b(?:add|allow|answer one|cancel|check|choose|create|give|install|keep|leave|put|raise|"
+    r"restore|simplify|start|stop|use|wait|write)\b|environment|can be changed by",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda e: type(e).__name__)
+def test_error_says_what_to_do(error: AgentnbError) -> None:
+    if type(error) not in WRITTEN_ELSEWHERE | WITHOUT_FIX:
+        assert FIX.search(str(error)), str(error)
+
+
+@pytest.mark.parametrize("order", ["sent a note", "paused", "resumed"])
+def test_order_for_what_has_ended_names_what_takes_it(order: str) -> None:
+    assert str(AgentEnded("root", order)) == (
+        f"This run has ended, so it cannot be {order}: start a new one."
+    )
+    assert str(AgentEnded("2.1", order)) == (
+        f"The agent '2.1' has ended, so it cannot be {order}: choose one that `run.tree` shows at "
+        "work."
+    )
+
+
 def test_unknown_agent_names_the_known_ones_and_how_to_say_it() -> None:
     error = UnknownAgent("9", known=["root", "1", "1.1"])
 
     assert (error.name, error.known) == ("9", ("root", "1", "1.1"))
     assert str(error) == (
-        "This run has no agent '9' so far (known: 'root', '1', '1.1'). "
-        "Give the path or the id of one of them."
+        "This run has no agent '9' so far (known: 'root', '1', '1.1'): "
+        "give the path or the id of one of them."
     )
 
 
@@ -274,8 +305,8 @@ def test_ambiguous_run_gives_each_as_much_of_its_id_as_tells_it_from_the_others(
 
     assert (error.run, error.known) == ("7f", ("7f1a9", "7f01c", "7f1b3"))
     assert str(error) == (
-        "3 runs have an id that begins with '7f' (newest first: '7f1a', '7f0', '7f1b'). "
-        "Give more characters of the id."
+        "3 runs have an id that begins with '7f' (newest first: '7f1a', '7f0', '7f1b'): "
+        "give more characters of the id."
     )
 
 

@@ -49,7 +49,7 @@ def test_run_of_a_dead_process_is_claimed_once(store: Store) -> None:
     with pytest.raises(CannotRecover) as refused:
         store.claim("abc")
     assert str(refused.value) == (
-        "The run 'abc' cannot be recovered: it is running in this process."
+        "The run 'abc' cannot be recovered: it is running in this process; wait until it has ended."
     )
 
 
