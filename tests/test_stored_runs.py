@@ -26,7 +26,7 @@ from agentnb.run_store import MOST_SUMMARIES, _KernelRuns
 from agentnb.store.store import store_at
 from agentnb.store.threads import has_session, open_session
 from agentnb.store.transactions import MemoryTransactions
-from tests.support import DEADLINE_S, Hold, by_agent, spawn
+from tests.support import DEADLINE_S, Hold, by_agent, run_python, spawn
 
 DEFAULT = Path(".agentnb/agentnb.db")
 
@@ -489,6 +489,24 @@ def test_file_that_cannot_be_opened_gives_transactions_in_memory_and_is_told(
 
     assert isinstance(session.store.transactions(), MemoryTransactions)
     assert capsys.readouterr().err.splitlines() == [session.store.trouble]
+
+
+@pytest.mark.parametrize(
+    "end",
+    ["with session:\n    pass\nprint(len(session.threads()))", "del session\ngc.collect()", ""],
+    ids=["closed", "dropped", "alive at exit"],
+)
+def test_session_without_a_store_leaves_no_connection_open(end: str) -> None:
+    code = """
+    import gc
+    import agentnb
+    session = agentnb.Session(model="demo/demo", store=None)
+    run = session.spawn("a task")
+    run.result()
+    print(len(session.threads()))
+    """
+    said = run_python(f"{textwrap.dedent(code)}\n{end}\nprint(run.status)")
+    assert set(said.split()) == {"2", "completed"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

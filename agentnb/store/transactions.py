@@ -90,6 +90,17 @@ class Watch(Protocol):
         ...
 
 
+class _MemoryConnection(SealingConnection):
+    """A database in memory, closed with its last reference.
+
+    `Session.close` does not close it: threads and tasks can still be read after that, and a newer
+    session may share them. From Python 3.13 on, a connection that is dropped open warns.
+    """
+
+    def __del__(self) -> None:
+        self.close()  # no thread uses it now: a user holds a reference
+
+
 class MemoryTransactions:
     """Implements `Transactions` without a file. It ends with its session."""
 
@@ -97,7 +108,7 @@ class MemoryTransactions:
 
     def __init__(self) -> None:
         self._db = sqlite3.connect(
-            ":memory:", isolation_level=None, check_same_thread=False, factory=SealingConnection
+            ":memory:", isolation_level=None, check_same_thread=False, factory=_MemoryConnection
         )
         self._db.secrets = Secrets({})  # nothing reaches a disk: only lone surrogates are replaced
         self._lock = threading.Lock()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sqlite3
 import textwrap
 import threading
+import warnings
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -172,6 +175,34 @@ def test_threads_may_do_work_at_the_same_time(transactions: Transactions) -> Non
     found = transactions.do(names)
     assert sorted(found) == sorted(f"{name}{number}" for name in "abcd" for number in range(20))
     assert [name for name in found if name[0] == "a"] == [f"a{number}" for number in range(20)]
+
+
+# -- in memory ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["last reference", "cycle"])
+def test_dropped_transactions_close_their_connection(way: str) -> None:
+    transactions = MemoryTransactions()
+    if way == "cycle":
+        transactions.itself = transactions  # type: ignore[attr-defined]
+        transactions._db.owner = transactions  # type: ignore[attr-defined]
+    dropped = weakref.ref(transactions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # from Python 3.13 on, one that is left open warns
+        del transactions
+        gc.collect()
+    assert dropped() is None
+
+
+def test_connection_stays_open_for_those_who_still_use_it() -> None:
+    transactions = MemoryTransactions()
+    watch, db = transactions.watch(), transactions._db
+    del transactions
+    gc.collect()
+    assert watch.read(add) == "t"
+    del watch
+    gc.collect()
+    assert names(db) == ["t"]
 
 
 # -- the file's ----------------------------------------------------------------------------------
