@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from functools import partial, wraps
-from inspect import signature
+from inspect import cleandoc, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from agentnb.code_places import OFF
@@ -1092,6 +1092,7 @@ class Session:
         return self.store.prune(older_than)
 
 
-Session.__doc__ = (Session.__doc__ or "").replace(
-    "    Raises:", f"    Args:\n{arguments_text()}\n\n    Raises:"
+# Before Python 3.13 a docstring still has the indentation of its source.
+Session.__doc__ = cleandoc(Session.__doc__ or "").replace(
+    "Raises:", f"Args:\n{arguments_text()}\n\nRaises:"
 )

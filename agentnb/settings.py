@@ -572,7 +572,7 @@ def nothing_named(names: Collection[str], known: Iterable[str], *, what: str = "
     return f"There is no {what} {unknown}.{hint if near else ''} Known: {', '.join(known)}."
 
 
-def arguments_text(indent: str = " " * 8) -> str:
+def arguments_text(indent: str = " " * 4) -> str:
     """All settings, as the `Args:` of a docstring."""
     return "\n".join(
         fill(
