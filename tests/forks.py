@@ -30,6 +30,7 @@ METHOD: Final = "forkserver"
 _CONTEXT = multiprocessing.get_context(METHOD)
 _CONTEXT.set_forkserver_preload(
     [
+        "tests.exit_functions",
         "agentnb.cluster.host",
         "agentnb.store.store",
         "distributed",
@@ -242,6 +243,9 @@ def _be_a_program(
     code: str,
     arguments: list[str],
 ) -> None:
+    from tests import exit_functions  # not above: only a process that is forked from records
+
+    exit_functions.restore()
     for number, stream in enumerate(streams):
         os.dup2(stream.fileno(), number)
         stream.close()
