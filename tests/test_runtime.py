@@ -132,7 +132,7 @@ def test_process_that_exits_closes_the_open_run_and_tells_its_events() -> None:
 def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() -> None:
     printed = run_python(
         """
-        import os
+        import os, warnings
         from agentnb import Reply, ScriptedProvider, Session
         from tests.support import Hold
 
@@ -141,6 +141,7 @@ def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() 
         session = Session(provider=provider, max_concurrency=1)
         run = session.spawn("x")
         hold.wait()
+        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
         pid = os.fork()
         if pid == 0:
             print(session.run_sync("y").output, flush=True)
@@ -176,7 +177,7 @@ def test_system_exit_on_the_loop_does_not_take_the_other_runs_with_it() -> None:
 def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -> None:
     said = run_python(
         """
-        import asyncio, os, threading
+        import asyncio, os, threading, warnings
         from agentnb import Reply, ScriptedProvider, Session
 
         streams = threading.Event()
@@ -188,6 +189,7 @@ def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -
         session = Session(provider=ScriptedProvider([Reply("a", pause=held)]))
         run = session.spawn("hello")
         streams.wait(30)
+        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
         if os.fork() == 0:
             async def watch():
                 async for entry in run.stream():

@@ -13,7 +13,7 @@ from tests.support import DEADLINE_S, run_python
 
 TALK = "This is the beginning of a long talk, and here is its end."
 BEGIN = """
-    import asyncio, gc, logging, os, socket, sys
+    import asyncio, gc, logging, os, socket, sys, warnings
     from agentnb import Session
 
     # One tells where it found the key, the other what was slow.
@@ -43,6 +43,7 @@ def test_forked_process_works_and_ends_and_the_parents_stream_goes_on(
 ) -> None:
     hold = threading.Event()
     code = f"""{BEGIN}
+    warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
     if os.fork() == 0:
         print(session.run_sync("Quick.").output, flush=True)
         del run, session

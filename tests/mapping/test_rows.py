@@ -244,7 +244,15 @@ def test_cell_prints_as_python_prints_it_or_as_json(value: Any, text: str) -> No
 
 @pytest.mark.parametrize(
     "value",
-    [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), pd.NaT, pd.NA, Decimal("nan")],
+    [
+        None,
+        float("nan"),
+        np.float32("nan"),
+        np.datetime64("NaT", "s"),
+        pd.NaT,
+        pd.NA,
+        Decimal("nan"),
+    ],
     ids=repr,
 )
 def test_missing_cell_is_an_empty_text(value: Any) -> None:

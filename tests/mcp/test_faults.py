@@ -299,8 +299,9 @@ def test_forked_process_has_servers_of_its_own_and_leaves_those_of_its_parent(
 ) -> None:
     log = tmp_path / "log"
     code = f"""
-import gc, os, sys
+import gc, os, sys, warnings
 from tests.mcp.scene import results, server, session_with, use
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 script = [use("t__echo"), "one"] * 2
 with session_with(server({f"log={log}"!r}), script=script) as session:
     print(results(session.spawn("One.")), flush=True)

@@ -94,8 +94,10 @@ async def test_import_whose_thread_cannot_start_is_begun_anew_by_the_next_one(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
 def test_fork_in_the_middle_of_an_import_leaves_the_other_process_one_of_its_own() -> None:
     code = """
-    import os, threading
+    import os, threading, warnings
     from agentnb.providers import lazy_import
+
+    warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 
     lazy_import._FORK_PATIENCE_S = 0.0
     go_on = threading.Event()
@@ -117,8 +119,10 @@ def test_fork_in_the_middle_of_an_import_leaves_the_other_process_one_of_its_own
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
 def test_fork_waits_for_an_import_as_the_other_process_could_not_end_it() -> None:
     code = """
-    import os, threading
+    import os, threading, warnings
     from agentnb.providers.lazy_import import LazyImport
+
+    warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 
     go_on, made = threading.Event(), []
 

@@ -199,6 +199,8 @@ def test_fork_keeps_its_runs_in_memory_says_so_once_and_leaves_the_file_alone(
     seen = seen_with(
         path,
         between="""
+import warnings
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 if os.fork() == 0:
     forked = session.run_sync("Plan.")
     print(json.dumps([forked.output, [str(info.status) for info in session.runs()]]), flush=True)

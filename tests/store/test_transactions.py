@@ -426,7 +426,7 @@ async def test_the_first_work_does_not_hold_up_its_loop_while_the_file_is_opened
 # -- in processes of their own --------------------------------------------------------------------
 
 _PREFACE = """
-import asyncio, os, sqlite3, sys, threading, warnings
+import asyncio, atexit, os, sqlite3, sys, threading, warnings
 from pathlib import Path
 from agentnb.store import writer as writers
 from agentnb.store.trouble import StoreTrouble
@@ -470,8 +470,9 @@ def test_end_of_the_interpreter_does_not_wait_for_work_that_waits(tmp_path: Path
         tmp_path / "x.db",
         """
         writers._LAST_WAIT_S = 0.1
-        writer.open()
         other = sqlite3.connect(writer.path, isolation_level=None)
+        atexit.register(other.close)  # before the writer's function, so called after it
+        writer.open()
         other.execute("BEGIN IMMEDIATE")
         threading.Thread(target=writer.do, args=(add,), daemon=True).start()
         while not writer._queue and writer._is_idle:

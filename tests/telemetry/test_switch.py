@@ -112,7 +112,7 @@ def test_broken_processor_fails_no_run(seen: Seen, caplog: pytest.LogCaptureFixt
 def test_end_of_the_process_ends_open_spans_and_a_fork_makes_its_own() -> None:
     said = run_python(
         """
-        import os
+        import os, warnings
         from opentelemetry import trace
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
@@ -134,6 +134,7 @@ def test_end_of_the_process_ends_open_spans_and_a_fork_makes_its_own() -> None:
         trace.set_tracer_provider(provider)
         Session(provider=ScriptedProvider(["ok"]), store=None).run_sync("seen")
         provider.force_flush()
+        warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
         child = os.fork()
         if child == 0:
             who = "child"

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 DETACHED = """
-import os, subprocess, time
+import os, subprocess, time, warnings
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)
 subprocess.Popen(["sleep", "1000"], start_new_session=True)
 if os.fork() == 0:
     os.setsid()
