@@ -90,8 +90,12 @@ def open_to_watch(path: Path) -> sqlite3.Connection:
     """
     try:
         db = _connect(path, "rw" if is_network_home(path) else "ro")
-        db.execute("PRAGMA query_only = ON")
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        try:
+            db.execute("PRAGMA query_only = ON")
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except BaseException:
+            db.close()
+            raise
     except (sqlite3.Error, OSError) as error:
         raise trouble_of(path, error) from error
     return db

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentnb.store.database import open_to_read, open_to_write
+from agentnb.store.database import _connect, open_to_read, open_to_watch, open_to_write
 from agentnb.store.schema import APPLICATION_ID, MIGRATIONS, VERSION, migrate, version_of
 from agentnb.store.transactions import MemoryTransactions
 from agentnb.store.trouble import StoreTrouble
@@ -180,6 +180,24 @@ def test_a_reader_of_no_file_makes_none(tmp_path: Path) -> None:
     with pytest.raises(StoreTrouble, match="no such file"):
         open_to_read(tmp_path / "x.db")
     assert not list(tmp_path.iterdir())
+
+
+def test_file_that_cannot_be_watched_is_closed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"no database " * 100)
+    opened: list[sqlite3.Connection] = []
+
+    def connect(path: Path, mode: str) -> sqlite3.Connection:
+        opened.append(_connect(path, mode))
+        return opened[-1]
+
+    monkeypatch.setattr("agentnb.store.database._connect", connect)
+    with pytest.raises(StoreTrouble):
+        open_to_watch(path)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")
 
 
 def test_a_file_that_another_process_makes_meanwhile_is_seen_before_or_after(

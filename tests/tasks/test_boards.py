@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,24 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     return session
 
 
+_sources: list[SessionSource] = []
+
+
+@pytest.fixture(autouse=True)
+def _close_files() -> Iterator[None]:
+    yield
+    while _sources:
+        _sources.pop().rest()
+
+
 def threads_of(session: Session) -> ThreadSource:
-    return ThreadSource(session._house, session.tasks)
+    _sources.append(source := ThreadSource(session._house, session.tasks))
+    return source
 
 
 def tasks_of(session: Session) -> TaskSource:
-    return TaskSource(session._house, session.tasks)
+    _sources.append(source := TaskSource(session._house, session.tasks))
+    return source
 
 
 def order(kind: str, **fields: Any) -> Any:
