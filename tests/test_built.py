@@ -104,7 +104,7 @@ def test_metadata_is_the_projects_and_complete(metadata: Message) -> None:
         each.rpartition(" :: ")[2]
         for each in metadata.get_all("Classifier", [])
         if each.startswith("Programming Language :: Python :: 3.")
-    ] == ["3.11"]
+    ] == ["3.11", "3.12", "3.13"]
 
 
 def test_wheel_asks_for_what_the_project_declares(metadata: Message) -> None:

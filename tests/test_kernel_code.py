@@ -328,6 +328,10 @@ threading.Thread(target=ask).start()
 """
 
 
+@pytest.mark.skipif(
+    (3, 12) <= sys.version_info < (3, 12, 3),
+    reason="there Python starts no thread once the main thread has ended: its gh-113964",
+)
 def test_thread_that_outlives_the_script_gets_the_error_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT_THAT_HAS_ENDED],

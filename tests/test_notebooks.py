@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 import agentnb
 import agentnb.default_session
 from agentnb.cassette import Cassette
+from agentnb.run_store import _KernelRuns
 from tests import lessons
 from tests.notebook.saved import code, load, notebook, output, save, words
 
@@ -154,6 +155,7 @@ def test_code_in_the_text_runs_without_a_call(
     for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, "not-a-key")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agentnb.run_store._kernel", _KernelRuns())  # no runs of other tests
     ran = 0
     for saved, block in blocks():
         monkeypatch.setattr(agentnb.default_session, "_default", None)
