@@ -1,12 +1,15 @@
-"""Time and cost of the lessons: `python -m tests.lessons [NAME ...]` measures, a test compares.
+"""Time and cost of the lessons: `python -m tests.lessons [NAME ...]` measures, tests compare.
 
-The command runs each lesson, counts the tokens of all calls to models, and writes them into the
-notebook's metadata, with a digest of the code that made them. Then it writes minutes and prices
-into the table of notebooks/README.md. Without a name it measures the lessons with changed code.
+The command runs each lesson, records its runs in a cassette, and writes the calls and tokens of
+that cassette into the notebook's metadata, with a digest of the code that made them. Then it writes
+minutes and prices into the table of notebooks/README.md. Without a name it measures the lessons
+with changed code. With `--check` it writes nothing: it records the lessons, by default all, and
+compares their prices with the table's.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import math
@@ -14,24 +17,24 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nbclient
 from nbformat import NotebookNode
 
-from agentnb.core import observers
+from agentnb.cassette import Cassette, CassetteJournal
 from agentnb.core.budget import estimate_input_tokens
-from agentnb.core.events import ModelCallFinished, ModelCallStarted
-from agentnb.core.types import Usage
+from agentnb.core.media import with_media
+from agentnb.core.records import CallRecord
+from agentnb.core.types import MediaBlock, Usage
+from agentnb.modes import LIVE, SUFFIX, Labels, label_of
 from agentnb.prices import list_price_of
+from agentnb.repeat import Repeat, Take
 from tests.notebook.saved import code, load, save
-
-if TYPE_CHECKING:
-    from agentnb.core.bus import EventBus
-    from agentnb.core.records import RunHead
-    from agentnb.core.request import RequestContext
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
@@ -70,12 +73,11 @@ def is_measured(lesson: NotebookNode) -> bool:
     return bool(lesson.metadata.get("usage", {}).get("of_code") == digest(lesson))
 
 
-def usd(lesson: NotebookNode) -> float:
-    """The cost of the tokens in a notebook's metadata, at the list price of `MODEL`."""
-    counted = lesson.metadata.usage
-    price = list_price_of(MODEL, Usage(counted.input_tokens, counted.output_tokens))
+def usd(usage: Mapping[str, Any]) -> float:
+    """The cost of a notebook's tokens at the list price of `MODEL`, rounded up to whole cents."""
+    price = list_price_of(MODEL, Usage(usage["input_tokens"], usage["output_tokens"]))
     assert price is not None, f"{MODEL} has no list price"
-    return float(price)
+    return math.ceil(price * 100) / 100
 
 
 def minutes(lesson: NotebookNode) -> int:
@@ -103,7 +105,7 @@ def with_figures(course: str) -> str:
     def row(found: re.Match[str]) -> str:
         nonlocal total_minutes, total_usd
         lesson = load(FOLDER / f"{found['name']}.ipynb")
-        takes, costs = minutes(lesson), _cents(usd(lesson))
+        takes, costs = minutes(lesson), usd(lesson.metadata.usage)
         total_minutes, total_usd = total_minutes + takes, total_usd + costs
         title = lesson.cells[0].source.splitlines()[0].removeprefix("# ")
         return (
@@ -115,83 +117,118 @@ def with_figures(course: str) -> str:
     return _TOTAL.sub(f"| | **all** | {total_minutes} | | ${total_usd:.2f} |", course)
 
 
-def _cents(amount: float) -> float:
-    """An amount, rounded up to whole cents."""
-    return math.ceil(amount * 100) / 100
-
-
 # -- measuring ------------------------------------------------------------------------------------
 
 
-class _Counter:
-    """Counts the calls of all runs of its process."""
+def record(path: str) -> None:
+    """Record the live runs of this process in a cassette. Called in the lesson's kernel.
 
-    def __init__(self) -> None:
-        self.calls = self.input_tokens = self.output_tokens = 0
+    They stay live: in mode `record` nothing stored is read, which two lessons do. A run in another
+    mode, which the lesson sets itself, has the lesson's own cassette.
+    """
+    cassette, labels, take = Path(path), Labels(), Repeat.take
 
-    def begin(
-        self, bus: EventBus, head: RunHead, request: RequestContext
-    ) -> Callable[[], Awaitable[object]]:
-        """See `agentnb.core.observers`."""
+    def recorded(self: Repeat, name: str, task: str, thread_id: str) -> Take | None:
+        if self.name != LIVE:
+            return take(self, name, task, thread_id)
+        label = labels.next(cassette, label_of(name, task))
+        return Take(label, thread_id, None, CassetteJournal(cassette, label), None)
 
-        async def ended() -> None:
-            calls: dict[str, int] = {}
-            sent: dict[str, int] = {}
-            for entry in bus.entries:
-                event = entry.event
-                if isinstance(event, ModelCallStarted):
-                    # Not as reported: a script may make its counts up.
-                    sent[event.agent_id] = estimate_input_tokens(event.request)
-                if not isinstance(event, ModelCallFinished):
-                    continue
-                agent_id = event.agent_id
-                calls[agent_id] = calls.get(agent_id, 0) + 1
-                if (agent_id, calls[agent_id]) in bus.recorded_calls:  # recorded: it costs nothing
-                    continue
-                self.calls += 1
-                self.input_tokens += sent[agent_id]
-                self.output_tokens += event.usage.output_tokens
-
-        return ended
-
-
-counter = _Counter()
-
-
-def begin() -> None:
-    """Start counting. Called in the lesson's kernel."""
-    observers.add(counter)
+    Repeat.take = recorded  # type: ignore[method-assign]
 
 
 def measured(path: Path) -> dict[str, Any]:
-    """Run a lesson and count the calls to models and their tokens."""
-    lesson = load(path)
-    first = code("from tests import lessons as _lessons\n_lessons.begin()")
-    last = code("import json as _json\nprint(_json.dumps(vars(_lessons.counter)))")
-    copy = load(path)
-    copy.cells = [first, *lesson.cells, last]
-    client: Any = nbclient.NotebookClient(
-        copy, timeout=120, resources={"metadata": {"path": str(path.parent)}}
+    """Run a lesson, record its runs in cassettes, and count the calls in them."""
+    lesson, copy = load(path), load(path)
+    with tempfile.TemporaryDirectory() as folder:
+        own = str(Path(folder, f"lesson{SUFFIX}"))
+        copy.cells.insert(
+            0, code(f"from tests import lessons as _lessons\n_lessons.record({own!r})")
+        )
+        environment = {
+            "AGENTNB_DEMO_PACE_S": "0",
+            "AGENTNB_MODE": "live",  # unless the lesson sets another
+            "AGENTNB_STORE": "none",
+            "IPYTHONDIR": str(Path(folder, "ipython")),
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": folder,  # for the cassette that a lesson makes
+        }
+        client: Any = nbclient.NotebookClient(
+            copy, timeout=120, resources={"metadata": {"path": str(path.parent)}}
+        )
+        client.execute(env=os.environ | environment)
+        made = [Cassette.read(each) for each in sorted(Path(folder).rglob(f"*{SUFFIX}"))]
+        return {**counted(made), "of_code": digest(lesson)}
+
+
+def counted(cassettes: Iterable[Cassette]) -> dict[str, int]:
+    """The calls in cassettes, and their tokens by the size of what was sent and answered.
+
+    Not as reported: a script may make its counts up. A call that failed before its reply began
+    costs nothing, and one that a record answered is not recorded again.
+    """
+    found = Counter(calls=0, input_tokens=0, output_tokens=0)
+    for cassette in cassettes:
+        for label in cassette.labels:
+            # A request only names its files. Those of tools are whole in the tools' lines.
+            tools = cassette.journal(label).tool_calls
+            files = {file.digest: file for tool in tools for file in tool.media}
+            for call in cassette.calls(label):
+                if call.error is None or call.usage != Usage():
+                    found.update(_tokens_of(call, files))
+    return dict(found)
+
+
+def _tokens_of(call: CallRecord, files: Mapping[str, MediaBlock]) -> Counter[str]:
+    """One call, and its tokens."""
+    messages = with_media(call.request.messages, lambda file: files.get(file.digest, file))
+    sent = replace(call.request, messages=messages)
+    answer = () if call.message is None else (call.message,)
+    said = replace(call.request, system="", tools=(), messages=answer)
+    return Counter(
+        calls=1,
+        input_tokens=estimate_input_tokens(sent),
+        output_tokens=estimate_input_tokens(said),
     )
-    client.execute()
-    return {**json.loads(copy.cells[-1].outputs[0].text), "of_code": digest(lesson)}
 
 
-def main(names: Iterable[str]) -> None:
-    """Measure lessons and write the figures."""
-    os.environ["PYTHONPATH"] = str(ROOT)
-    os.environ["AGENTNB_DEMO_PACE_S"] = "0"
-    os.environ["AGENTNB_STORE"] = "none"
-    wanted = [FOLDER / f"{name}.ipynb" for name in names]
-    for path in wanted or [path for path in lessons() if not is_measured(load(path))]:
+def measure(paths: Iterable[Path]) -> None:
+    """Measure lessons, and write the figures."""
+    for path in paths:
         lesson = load(path)
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ["IPYTHONDIR"] = folder
-            lesson.metadata["usage"] = measured(path)
+        lesson.metadata["usage"] = measured(path)
         save(lesson, path)
-        print(path.name, dict(lesson.metadata["usage"]), flush=True)
+        print(path.stem, dict(lesson.metadata["usage"]), flush=True)
     COURSE.write_text(with_figures(COURSE.read_text("utf-8")), "utf-8")
 
 
+def check(paths: Iterable[Path]) -> int:
+    """Compare the prices of lessons with those of their cassettes. Returns how many differ."""
+    table = {row["name"]: float(row["usd"]) for row in rows(COURSE.read_text("utf-8"))}
+    faults = 0
+    for path in paths:
+        found = measured(path)
+        costs, listed = usd(found), table[path.stem]
+        faults += costs != listed
+        tokens = f"{found['input_tokens']:,} tokens in, {found['output_tokens']:,} out"
+        recorded = f"{found['calls']} calls recorded, {tokens}: ${costs:.2f}"
+        print(f"{path.stem}: {recorded}; in the table ${listed:.2f}", flush=True)
+    print(f"{faults} faults")
+    return faults
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure or check lessons. Returns the number of faults."""
+    parser = argparse.ArgumentParser(prog="python -m tests.lessons")
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("name", nargs="*")
+    given = parser.parse_args(arguments)
+    named = [FOLDER / f"{name}.ipynb" for name in given.name]
+    if given.check:
+        return check(named or lessons())
+    measure(named or [path for path in lessons() if not is_measured(load(path))])
+    return 0
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -7,10 +7,12 @@ the time at which they were made, and that each lesson has its exercises.
 from __future__ import annotations
 
 import ast
+import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -18,9 +20,17 @@ from nbformat import NotebookNode
 
 import agentnb
 import agentnb.default_session
+from agentnb import MediaBlock, Reply, ScriptedProvider, ToolOutput
 from agentnb.cassette import Cassette
+from agentnb.core.budget import estimate_input_tokens, estimate_tokens
+from agentnb.core.errors import Refused, StreamBroken
+from agentnb.core.types import CompletionRequest, Usage
+from agentnb.providers.scripted import AnyReply
 from agentnb.run_store import _KernelRuns
+from agentnb.testing import spawn, tool_calls
 from tests import lessons
+from tests.files_of import png
+from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.saved import code, load, notebook, output, save, words
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").rglob("*.ipynb"))
@@ -110,15 +120,74 @@ def test_course_has_the_minutes_and_prices_of_the_lessons() -> None:
     assert course == lessons.with_figures(course), "run `python -m tests.lessons`"
 
 
-def test_lesson_with_a_cassette_counts_what_is_recorded_there() -> None:
-    (file,) = lessons.FOLDER.glob("*.cassette.jsonl")
-    cassette = Cassette.read(file)
-    recorded = [call for label in cassette.labels for call in cassette.calls(label)]
-    counted = load(lessons.FOLDER / file.name.replace(".cassette.jsonl", ".ipynb")).metadata.usage
+# One sets its own modes, one opens its session again. `python -m tests.lessons --check` has all.
+@pytest.mark.parametrize("name", ["testing-agents", "threads-and-tasks"])
+def test_price_of_a_lesson_is_that_of_its_cassette(
+    name: str, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LAUNCHER, fork_server.launch)
+    path = lessons.FOLDER / f"{name}.ipynb"
+    usage = load(path).metadata.usage
 
-    tokens = sum(call.usage.total_tokens for call in recorded if call.usage is not None)
-    assert 0 < tokens <= counted.input_tokens + counted.output_tokens
-    assert len(recorded) <= counted.calls
+    recorded = lessons.measured(path)
+
+    assert (recorded["calls"], lessons.usd(recorded)) == (usage.calls, lessons.usd(usage))
+
+
+def test_check_counts_the_lessons_whose_cassettes_have_another_price(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, second, *_ = LESSONS
+    found = {path: dict(load(path).metadata.usage) for path in (first, second)}
+    monkeypatch.setattr(lessons, "measured", lambda path: found[path])
+
+    assert lessons.main(["--check", first.stem, second.stem]) == 0
+    found[first]["output_tokens"] += 10_000
+    assert lessons.main(["--check", first.stem, second.stem]) == 1
+
+
+def recorded_calls(
+    folder: Path, replies: Sequence[AnyReply], **settings: Any
+) -> tuple[dict[str, int], Sequence[CompletionRequest]]:
+    """What a run in a cassette counts as, and what it sent."""
+    file, provider = folder / "one.cassette.jsonl", ScriptedProvider(replies)
+    with agentnb.Session(
+        provider=provider, mode="record", cassette=file, store=None, **settings
+    ) as session:
+        session.run_sync("Measure the pond.")
+    return lessons.counted([Cassette.read(file)]), provider.requests
+
+
+def test_tokens_of_a_recorded_call_are_not_what_its_script_made_up(tmp_path: Path) -> None:
+    counted, sent = recorded_calls(tmp_path, [Reply("It is wide.", usage=Usage(9_000, 8_000))])
+
+    assert counted == {
+        "calls": 1,
+        "input_tokens": estimate_input_tokens(sent[0]),
+        "output_tokens": estimate_tokens("It is wide."),
+    }
+
+
+def test_recorded_call_that_failed_is_free_unless_its_reply_had_begun(tmp_path: Path) -> None:
+    broken = Reply("It is", error=StreamBroken("The reply broke off."))
+    refused = Refused("The model declines to answer.")
+    counted, sent = recorded_calls(tmp_path, [broken, spawn("Ask."), refused, "It is wide."])
+
+    assert counted["calls"] == len(sent) - 1 == 3
+    assert counted["input_tokens"] == sum(map(estimate_input_tokens, [*sent[:2], sent[3]]))
+
+
+def test_picture_of_a_tool_counts_by_its_size(tmp_path: Path) -> None:
+    def draw() -> ToolOutput:
+        """Draw the pond."""
+        picture = base64.b64encode(png(150, 100)).decode()
+        return ToolOutput("The pond.", (MediaBlock("image/png", picture),))
+
+    replies: list[AnyReply] = [tool_calls(("draw", {})), "It is wide."]
+    counted, sent = recorded_calls(tmp_path, replies, tools=[draw])
+
+    assert any(isinstance(block, MediaBlock) for m in sent[1].messages for block in m.content)
+    assert counted["input_tokens"] == sum(map(estimate_input_tokens, sent))
 
 
 # -- code in the text -----------------------------------------------------------------------------
