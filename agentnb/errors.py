@@ -32,7 +32,7 @@ another project of that name."""
 
 
 class NotebookError(AgentnbError, ValueError):
-    """A magic's line or cell could not be understood. The message is one sentence."""
+    """A magic's line or cell could not be understood. The message says what it takes."""
 
 
 class NoCassette(AgentnbError, ValueError):
@@ -214,7 +214,7 @@ class UntrustedSettings(AgentnbError, ValueError):
         self.source, self.what, self.where = source, what or does, where
         if does:
             super().__init__(
-                f"{source} is not trusted: by its settings, {does}. Nothing was started. "
+                f"{source} is not trusted, so nothing was started: by its settings, {does}. "
                 f"If you know this and want it, {allow}; else remove `{key}` from the file."
             )
             return
@@ -223,7 +223,7 @@ class UntrustedSettings(AgentnbError, ValueError):
             does, want = f"{what} would go to {where}", "know this server and want"
             out = "`llm.providers.openai`"
         super().__init__(
-            f"{source} is not trusted: by its settings, {does}. Nothing was sent. "
+            f"{source} is not trusted, so nothing was sent: by its settings, {does}. "
             f"If you {want} that, {allow}; else remove {out} from the file."
         )
 
@@ -240,8 +240,8 @@ class TrustNotKept(AgentnbError, ValueError):
         self.source = source
         super().__init__(
             f"{source} is not trusted: your configuration folder cannot store the trust "
-            f"({why}). `AGENTNB_TRUST=1` in the environment (`%env AGENTNB_TRUST=1` in a notebook) "
-            "trusts every file until this process ends."
+            f"({why}). Set `AGENTNB_TRUST=1` in the environment (`%env AGENTNB_TRUST=1` in a "
+            "notebook) to trust every file until this process ends."
         )
 
 

@@ -273,7 +273,7 @@ def test_pool_of_a_profile_is_looked_at_when_the_profile_is_used(project: Path) 
     refused, started, _ = events_of(run.events, ToolCallFinished)
     assert (refused.is_error, started.is_error) == (True, False)
     assert refused.result == (
-        "The profile 'local' cannot be used: The SDK of openai is not installed. Install it with "
+        "The profile 'local' cannot be used: The SDK of openai is not installed: install it with "
         "`pip install 'agentnb[openai]'`."
     )
 

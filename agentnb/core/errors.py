@@ -384,6 +384,9 @@ class NoAnswer(OrchestratorError):
 class InvalidOutput(OrchestratorError):
     """An answer does not fit the required type, even after one correction.
 
+    Its text is kept: `run.agent(path).text` has it and, if it is the root's,
+    `partial_result.final_response`.
+
     Args:
         name: The type's name.
         why: What is wrong with the answer.
@@ -392,8 +395,8 @@ class InvalidOutput(OrchestratorError):
     def __init__(self, name: str, why: str) -> None:
         self.name, self.why = name, why
         super().__init__(
-            f"The answer is not a valid {name}: {one_line(why)}. It was asked for again once. Its "
-            "text is kept; simplify the type, or ask another model."
+            f"The answer, which is kept as text, is not a valid {name} even after one correction: "
+            f"{one_line(why).rstrip('.')}. Simplify the type, or ask another model."
         )
 
 
@@ -408,8 +411,9 @@ class McpServerFailed(OrchestratorError):
     def __init__(self, server: str, why: str) -> None:
         self.server, self.why = server, why
         super().__init__(
-            f"The MCP server {literal(server)} cannot be used: {visible(why, LONGEST_LINE)}. No "
-            "model was called. Check that it starts, or remove it from the run's tools."
+            f"The MCP server {literal(server)} cannot be used, so no model was called: "
+            f"{visible(why, LONGEST_LINE)}. Check that it starts, or remove it from the run's "
+            "tools."
         )
 
 
@@ -586,9 +590,9 @@ class RunChanged(AgentnbError):
         if len(paths) > _MOST_NAMED:
             shown += f"; and {len(paths) - _MOST_NAMED} more"
         super().__init__(
-            f"The run {literal(run_id)} no longer fits its record ({shown}). Nothing was asked or "
-            'changed: `changed="keep"` continues with the recorded agents, `changed="redo"` runs '
-            "these agents again."
+            f"The run {literal(run_id)} no longer fits its record, so nothing was asked or changed "
+            f'({shown}). Give `changed="keep"` to continue with the recorded agents, or '
+            '`changed="redo"` to run these agents again.'
         )
 
 
@@ -667,7 +671,7 @@ class NoSuchThread(AgentnbError, LookupError):
         fix = "give the `id` of one that `session.threads()` lists."
         if thread == "last":
             fix = "this session has no messages yet; start with `%%spawn`, without a thread."
-        super().__init__(f"No agent found for thread {literal(thread)}: {fix}{_only_live(mode)}")
+        super().__init__(f"No agent found for thread {literal(thread)}{_only_live(mode)}: {fix}")
 
 
 class NoSuchSession(AgentnbError, LookupError):
@@ -684,16 +688,16 @@ class NoSuchSession(AgentnbError, LookupError):
         if session == "last":
             fix = "there is none so far, so check that `store` is the right one."
         super().__init__(
-            f"There is no session {literal(session)} in this store. Leave `id` out for a new "
-            f"one; {fix}{_only_live(mode)}"
+            f"There is no session {literal(session)} in this store{_only_live(mode)}. Leave `id` "
+            f"out for a new one; {fix}"
         )
 
 
 def _only_live(mode: str) -> str:
-    """A sentence on what a mode does not read; empty for no mode."""
+    """What a mode does not read, and the mode that does, as a clause; empty for no mode."""
     if not mode:
         return ""
-    return f" In mode `{mode}` earlier kernels' threads are not available: continue in mode `live`."
+    return f" (mode `{mode}` reads no earlier kernels' threads, mode `live` does)"
 
 
 class SessionClosed(AgentnbError, RuntimeError):
@@ -781,7 +785,7 @@ class MissingExtra(AgentnbError, ImportError):
         if not _is_installed():
             # An index may have another project of agentnb's name.
             command = f"`pip install -e '.[{extra}]'` in the folder of agentnb"
-        super().__init__(f"{what} is not installed. Install it with {command}.")
+        super().__init__(f"{what} is not installed: install it with {command}.")
 
 
 def _is_installed() -> bool:

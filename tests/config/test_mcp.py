@@ -132,7 +132,7 @@ def test_command_of_a_file_is_not_started_before_it_is_trusted(
     with Session(provider=ScriptedProvider(["yes"]), config=file, store=None) as session:
         with pytest.raises(UntrustedSettings, match=r"would be started \(`tools\.mcp\.t`\)") as no:
             session.spawn("Go.")
-        assert "Nothing was started" in str(no.value)
+        assert "nothing was started" in str(no.value)
         assert session.run_sync("Without it.", tools=[]).output == "yes"
         assert "no run has it before `%agentnb trust`" in settings_text(session)
     assert not (tmp_path / "log").exists()

@@ -433,11 +433,10 @@ def test_file_lets_no_run_spend_more_before_it_is_trusted(line: str) -> None:
         session.spawn("x")
     assert session.newest_run is None
     assert str(raised.value).startswith(
-        "agentnb.yaml is not trusted: by its settings, a run may spend more (`session."
+        "agentnb.yaml is not trusted, so nothing was sent: by its settings, a run may spend more "
+        "(`session."
     )
-    assert " Nothing was sent. If you want that, allow it by `%agentnb trust`, " in str(
-        raised.value
-    )
+    assert ". If you want that, allow it by `%agentnb trust`, " in str(raised.value)
     assert f"(session.{name}; not trusted: no run starts before `%agentnb trust`)" in before
 
     told = trust(session.config)

@@ -72,11 +72,12 @@ def test_file_that_names_a_server_and_a_key_has_nothing_sent_before_it_is_truste
     assert outside.requests == []
     told = str(raised.value)
     assert told == (
-        "agentnb.yaml is not trusted: by its settings, every conversation with an `openai/...` "
-        "model, and the value of `AWS_SECRET_ACCESS_KEY` would go to http://gpu.example.invalid/v1."
-        " Nothing was sent. If you know this server and want that, allow it by `%agentnb trust`, "
-        "or in a terminal by `python -m agentnb trust agentnb.yaml` (`AGENTNB_TRUST=1` in the "
-        "environment allows every file); else remove `llm.providers.openai` from the file."
+        "agentnb.yaml is not trusted, so nothing was sent: by its settings, every conversation "
+        "with an `openai/...` model, and the value of `AWS_SECRET_ACCESS_KEY` would go to "
+        "http://gpu.example.invalid/v1. If you know this server and want that, allow it by "
+        "`%agentnb trust`, or in a terminal by `python -m agentnb trust agentnb.yaml` "
+        "(`AGENTNB_TRUST=1` in the environment allows every file); else remove "
+        "`llm.providers.openai` from the file."
     )
 
 
@@ -182,7 +183,7 @@ def test_key_alone_goes_to_a_server_of_this_machine_and_nowhere_else(
     monkeypatch.setenv("OPENAI_BASE_URL", "https://me:hidden-word@example.invalid/v1?k=hidden-too")
     with pytest.raises(UntrustedSettings) as raised:
         session.spawn("Say hello")
-    assert "would go to https://…@example.invalid/v1?…. Nothing" in str(raised.value)
+    assert "would go to https://…@example.invalid/v1?…. If" in str(raised.value)
     assert "hidden" not in str(raised.value)
     with LoopbackServer({"": "Hello."}) as here:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{here.url}/v1")

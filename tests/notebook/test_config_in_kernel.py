@@ -146,8 +146,10 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
     after = kernel.ok("%agentnb config").stdout
     (folder / "agentnb.yaml").write_text(SETTINGS)
 
-    assert refused.startswith("UntrustedSettings: agentnb.yaml is not trusted: by its settings,")
-    assert "http://gpu.example.invalid/v1. Nothing was sent." in refused
+    assert refused.startswith(
+        "UntrustedSettings: agentnb.yaml is not trusted, so nothing was sent: by"
+    )
+    assert "http://gpu.example.invalid/v1. If you know this server" in refused
     assert "\n" not in refused
     assert "  trust     not given: nothing is sent there before `%agentnb trust`" in shown
     assert trusted == (
