@@ -51,8 +51,8 @@ class Objects(dict[str, Any]):
             raise KeyError(f"{literal(name)} did not come back: {self.left_out[str(name)]}")
         if self._is_replay:
             raise KeyError(
-                f"There is no {literal(name)}: a replay runs no code. `run.code` has the cells, to "
-                "be run again."
+                f"There is no {literal(name)}, since a replay runs no code: run the cells in "
+                "`run.code` again."
             )
         raise KeyError(f"There is no {literal(name)} (known: {listed(map(literal, self))}).")
 

@@ -95,8 +95,8 @@ def agentnb_session(
 
 def _why_closed(mode: Mode) -> str:
     return (
-        f"This test is in mode `replay` ({mode.why}): its cassette answers its runs. Answer the "
-        f"rest with fakes, or run it with `{_OPTION}=live`."
+        f"this test is in mode `replay` ({mode.why}), where its cassette answers its runs. Answer "
+        f"the rest with fakes, or run it with `{_OPTION}=live`."
     )
 
 

@@ -567,9 +567,11 @@ def nothing_named(names: Collection[str], known: Iterable[str], *, what: str = "
 
     known = tuple(known)
     near = [found for name in names for found in get_close_matches(name[:200], known, n=1)]
-    hint = f" Did you mean {' and '.join(f'`{each}`' for each in dict.fromkeys(near))}?"
     unknown = ", ".join(literal(name) for name in names)
-    return f"There is no {what} {unknown}.{hint if near else ''} Known: {', '.join(known)}."
+    there = f"There is no {what} {unknown} (known: {', '.join(known)})"
+    if not near:
+        return f"{there}: use one that is known."
+    return f"{there}: did you mean {' and '.join(f'`{each}`' for each in dict.fromkeys(near))}?"
 
 
 def arguments_text(indent: str = " " * 4) -> str:

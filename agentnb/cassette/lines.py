@@ -179,7 +179,7 @@ def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
         return read_file(path, max_bytes=max_bytes)
     except FileNotFoundError:
         fix = (
-            "Record it: `%agentnb mode record`, or set AGENTNB_MODE=record. If you renamed the "
+            "Record it: `%agentnb mode record`, or set AGENTNB_MODE=record; if you renamed the "
             "notebook, rename its cassette, too."
         )
         raise BadCassette(str(path), None, "there is no such file", fix=fix) from None

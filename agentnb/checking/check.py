@@ -151,7 +151,7 @@ class Check(Shown):
         """
         __tracebackhide__ = True
         if not isinstance(text, str) or not text:
-            raise ValueError(f"`said` takes a part of the answer, not {literal(text)}.")
+            raise ValueError(f"Give `said` a part of the answer, as text, not {literal(text)}.")
         path, answer = self._answer_of(agent)
         whose = "the answer" if path == ROOT_PATH else f"the answer of agent {visible(path, 60)}"
         if text not in answer:

@@ -35,7 +35,7 @@ def recipe_of_provider(provider: Provider) -> Recipe | None:
 @lru_cache(maxsize=64)  # asked for each attempt
 def _recipe_of_origin(origin: Origin) -> Recipe:
     make = partial(origin.factory, **dict(origin.settings))
-    fix = "Define its factory in a module that the workers have, too."
+    fix = "define its factory in a module that the workers have, too"
     return _recipe(make, f"The provider {literal(origin.name)}", fix)
 
 
@@ -46,7 +46,7 @@ def recipe_of_tool(tool: FunctionTool[Any, Any]) -> Recipe:
         ClusterFailed: It cannot be sent.
     """
     name = literal(tool.spec.name)
-    fix = f"Keep it in this process: `DaskEngine(client, local_tools=[{name}])`."
+    fix = f"keep it in this process: `DaskEngine(client, local_tools=[{name}])`"
     return _recipe(tool.function, f"The tool {name}", fix)
 
 
@@ -67,11 +67,11 @@ def _recipe(function: Any, what: str, fix: str) -> Recipe:
         pickled = pickled_value(function)
     except Exception as error:  # of whatever the function refers to
         raise ClusterFailed(
-            f"{what} cannot be sent to the workers ({in_words(error)}). {fix}"
+            f"{what} cannot be sent to the workers ({in_words(error)}): {fix}."
         ) from None
     if len(pickled) > MOST_BYTES:
         raise ClusterFailed(
             f"{what} refers to {len(pickled) / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} "
-            f"MB are sent to a worker: let it read its data from a file. {fix}"
+            f"MB are sent to a worker. Let it read its data from a file, or {fix}."
         )
     return Recipe(sha256(pickled).hexdigest(), pickled)

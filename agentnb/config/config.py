@@ -164,8 +164,9 @@ class Config:
                 try:
                     yield read_project_file(self.folder, name)
                 except ValueError as error:
-                    hint = "Or give each profile its own `bootstrap_files`."
-                    raise ConfigError(name, [ConfigMistake("", None, f"{error} {hint}")]) from error
+                    words = str(error).removesuffix(".")
+                    what = f"{words}, or give each profile its own `bootstrap_files`."
+                    raise ConfigError(name, [ConfigMistake("", None, what)]) from error
 
     def bootstrap_of_run(self) -> Callable[[Profile | None], tuple[NamedText, ...]]:
         """A function for one run, from a profile (or `None`) to its bootstrap files.

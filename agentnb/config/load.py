@@ -218,7 +218,7 @@ def _text_of(file: Path, source: str) -> str:
         if file.name == FILE_NAME and file.with_name(WRONG_NAME).exists():
             what = f"There is an {WRONG_NAME}, which is not read. Rename it to {FILE_NAME}."
     except OSError as error:
-        what = f"The file cannot be read ({error.strerror})."
+        what = f"The file cannot be read ({error.strerror}): check its permissions."
     except NoText as error:
         what = f"The file {error}"
     raise ConfigError(source, [ConfigMistake("", None, what)])

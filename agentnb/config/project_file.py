@@ -94,7 +94,9 @@ def read_project_file(folder: Path, name: str) -> tuple[str, str]:
         ) from None
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
         reason = getattr(error, "strerror", None) or str(error)
-        raise ValueError(f"The file {literal(name)} cannot be read ({reason}).") from error
+        raise ValueError(
+            f"The file {literal(name)} cannot be read ({reason}): check its path and permissions."
+        ) from error
     except NoText as error:
         raise ValueError(f"The file {literal(name)} {error}") from None
     # The name as given, not the target of a link in the folder.

@@ -100,10 +100,11 @@ def _model(value: str) -> str:
 def _pool(value: str, info: ValidationInfo) -> str:
     around: Around = info.context  # type: ignore[assignment]  # always given
     if value not in around.pools:
-        instead = _instead(value, tuple(around.pools), around.hints)
-        raise ValueError(
-            f"There is no pool {_shown(value)}. {instead} Or add it under `llm.pools`."
-        )
+        known = tuple(around.pools)
+        near = around.hints.nearest(value, known)
+        instead = f"Write `{near}`, or add it" if near else "Add it"
+        others = "" if near else f" (known: {_listed(known)})"
+        raise ValueError(f"There is no pool {_shown(value)}{others}. {instead} under `llm.pools`.")
     return value
 
 
@@ -553,8 +554,11 @@ def _homes(section: type[Section], path: str) -> Iterator[tuple[str, str]]:
 def _instead(word: str, known: tuple[str, ...], hints: Hints) -> str:
     if near := hints.nearest(word, known):
         return f"Did you mean `{near}`?"
-    names = [f"`{one_line(name, limit=_LONGEST_NAME)}`" for name in known]
-    return f"Known here: {listed(names, most=_LISTED)}."
+    return f"Use one of {_listed(known)}."
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return listed((f"`{one_line(name, limit=_LONGEST_NAME)}`" for name in names), most=_LISTED)
 
 
 def _not_a(what: str, value: object) -> str:

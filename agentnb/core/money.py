@@ -185,8 +185,8 @@ def micros_in(given: str | Decimal) -> int:
             )
         found = _WRITTEN.fullmatch(text)
         if found is None:
-            hint = " An amount must be above 0." if "-" in text else ""
-            raise NotMoney(f'{shown} is not an amount: write `"$4"` or `"$0.50"`.{hint}')
+            above = " above 0" if "-" in text else ""
+            raise NotMoney(f'{shown} is not an amount{above}: write `"$4"` or `"$0.50"`.')
         dollars = Decimal((found[1] or found[2]).replace(",", "").replace("_", ""))
     micros = dollars * MICROS
     if micros <= 0:

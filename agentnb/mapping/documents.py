@@ -117,8 +117,8 @@ def words_for(document: Document, *, has_texts: bool) -> str:
     if has_texts:
         return f"(see the attached {name})"
     raise ValueError(
-        f"{literal(name, 100)} is attached before the prompt, and has no "
-        "`{{text}}`: remove that from the prompt. It has `{{name}}` and `{{path}}`."
+        f"{literal(name, 100)} is attached before the prompt, and has no `{{{{text}}}}`: remove "
+        "that from the prompt, or name `{{name}}` or `{{path}}` instead."
     )
 
 

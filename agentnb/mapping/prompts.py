@@ -64,7 +64,10 @@ def _found(name: str, table: Table) -> str:
     if name in table or (not len(table) and not table.columns):
         return name
     if not table.columns:
-        raise ValueError(f"The rows have no {literal(name)}: they are empty.")
+        raise ValueError(
+            f"The rows have no {literal(name)}, since they are empty: give at least one, or leave "
+            "the name out of the prompt."
+        )
     for column in table.columns:
         if column.strip() == name:
             return column
@@ -73,7 +76,10 @@ def _found(name: str, table: Table) -> str:
 
 def _cell(at: int, name: str, value: object) -> str:
     if value is MISSING:
-        raise ValueError(f"`rows[{at}]` has no {literal(name)}, which the prompt names.")
+        raise ValueError(
+            f"`rows[{at}]` has no {literal(name)}, which the prompt names: give it a value, or "
+            "leave the row out."
+        )
     try:
         return cell_text(value)
     except ValueError as error:

@@ -165,7 +165,7 @@ class MapResult(Shown):
         fields = self._answers.names.fields
         if field is not None and field not in fields:
             known = ", ".join(map(literal, fields))
-            raise ValueError(f"The answer has no field {literal(field)}. It has {known}.")
+            raise ValueError(f"The answer has no field {literal(field)}: name one of {known}.")
         if labels is not None and field is None and len(fields) > 1:
             raise ValueError(
                 "`labels` are for one field: name it, as in "

@@ -112,7 +112,10 @@ def key_texts(table: Table, key: str | None) -> tuple[str, ...] | None:
         return ()
     for at, value in enumerate(table.column(key)):
         if is_missing(value):
-            raise ValueError(f"`rows[{at}]` has no {literal(key)}, which is the `key`.")
+            raise ValueError(
+                f"`rows[{at}]` has no {literal(key)}, which is the `key`: give it a value, or "
+                "leave the row out."
+            )
         text = cell_text(value)
         if text in found:
             raise ValueError(
@@ -127,9 +130,9 @@ def no_column(name: str, columns: Sequence[str]) -> str:
     """The error for a missing column: the existing ones, and the likely one."""
     folded = {column.casefold(): column for column in columns}
     near = get_close_matches(name.casefold(), folded, 1)
-    hint = f" Did you mean {literal(folded[near[0]])}?" if near else ""
+    fix = f"did you mean {literal(folded[near[0]])}?" if near else "name one that it has."
     has = listed(literal(column, 80) for column in columns)
-    return f"The table has no column {literal(name)}. It has {has}.{hint}"
+    return f"The table has no column {literal(name)} (known: {has}): {fix}"
 
 
 # -- lists ------------------------------------------------------------------------------------
@@ -244,7 +247,7 @@ def _text_of_file(at: int, path: Path, document: Document | None, has_texts: boo
     except UnicodeDecodeError:
         why = "it is not UTF-8 text: convert it first"
     except OSError as error:
-        why = f"{error.strerror or error}"
+        why = f"{error.strerror or error}: check the path"
     raise ValueError(f"`rows[{at}]`: {literal(str(path))} cannot be read: {why}.")
 
 

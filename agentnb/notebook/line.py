@@ -153,7 +153,7 @@ def read_options(
         if option.read is None:
             if has_value:
                 raise NotebookError(
-                    f"{literal(typed)} of `{magic}` takes no value, not {literal(value)}."
+                    f"{literal(typed)} of `{magic}` takes no value: leave {literal(value)} out."
                 )
             values[option.name] = True
             continue
@@ -234,7 +234,8 @@ def several_names(option: str, value: str) -> tuple[str, ...]:
     found = tuple(name.strip() for name in value.split(","))
     if not all(found):
         raise NotebookError(
-            f"{literal(option)} takes names separated by commas, not {literal(value)}."
+            f"{literal(option)} takes names separated by commas, not {literal(value)}: leave no "
+            "name blank."
         )
     return found
 

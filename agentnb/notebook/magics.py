@@ -266,7 +266,9 @@ class AgentMagics(Magics):
             word, *arguments = words_of(line) or ["help"]
             if word not in AGENTNB_VERBS:
                 known = ", ".join(AGENTNB_VERBS)
-                raise NotebookError(f"`%agentnb` has no command {literal(word)} (known: {known}).")
+                raise NotebookError(
+                    f"`%agentnb` has no command {literal(word)}: give one of {known}."
+                )
             if AGENTNB_VERBS[word].words is None and arguments:
                 raise NotebookError(does_not_take(arguments, f"%agentnb {word}"))
             print(AGENTNB_VERBS[word].act(*arguments))
@@ -275,7 +277,7 @@ class AgentMagics(Magics):
 def _mode(*wanted: str) -> str:
     if wanted and (len(wanted) > 1 or wanted[0] not in MODES):
         known = ", ".join(MODES)
-        raise NotebookError(f"There is no mode {literal(' '.join(wanted))} (known: {known}).")
+        raise NotebookError(f"There is no mode {literal(' '.join(wanted))}: give one of {known}.")
     if wanted:
         before = session_at_hand()
         if before is not None and before.given.get("mode") is not None:
@@ -310,7 +312,9 @@ def _doctor() -> str:
 
 def _trust(*files: str) -> str:
     if len(files) > 1:
-        raise NotebookError("`%agentnb trust` takes one file, in quotes if it holds spaces.")
+        raise NotebookError(
+            "`%agentnb trust` takes one file: put its name in quotes if it has spaces."
+        )
     config = load_config(files[0]) if files else config_at_hand()
     if not config.source:
         raise NotebookError(
@@ -477,8 +481,8 @@ def _run_verb(line: str) -> None:
         print(SPAWN_VERBS[verb].act(_run_for(values.get("run")), arguments))
     else:
         raise NotebookError(
-            f"`%spawn` has no command {literal(verb)} (known: {', '.join(SPAWN_VERBS)}). "
-            "A task goes into a cell that begins with `%%spawn`."
+            f"`%spawn` has no command {literal(verb)} (known: {', '.join(SPAWN_VERBS)}): give one "
+            "of them, or write a task into a cell that begins with `%%spawn`."
         )
 
 

@@ -75,7 +75,7 @@ def _verb_and_rest(line: str) -> tuple[str, str]:
         return "list", line
     if first not in TASK_VERBS:
         raise NotebookError(
-            f"`%task` has no command {literal(first)} (known: {', '.join(TASK_VERBS)})."
+            f"`%task` has no command {literal(first)}: give one of {', '.join(TASK_VERBS)}."
         )
     return first, rest.strip()
 

@@ -77,13 +77,13 @@ def _meant(name: str, notebook: Mapping[str, Any], of_session: Sequence[Tool]) -
         return of_server
     if name in notebook:
         raise NotebookError(
-            f"{literal(name)} is a {type(value).__name__}, and `--tools` takes names of functions."
+            f"{literal(name)} is a {type(value).__name__}: give `--tools` names of functions."
         )
     known = dict.fromkeys([*_functions_of(notebook), *others])
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = ", ".join(literal(each) for each in list(known)[-_MOST_NAMES:])
-    hint = f": did you mean {literal(close[0])}?" if close else f" (known: {listed})."
-    raise NotebookError(f"There is no function {literal(name)} in this notebook{hint}")
+    fix = f"did you mean {literal(close[0])}?" if close else f"give one of {listed or 'your own'}."
+    raise NotebookError(f"There is no function {literal(name)} in this notebook: {fix}")
 
 
 def _functions_of(notebook: Mapping[str, Any]) -> list[str]:

@@ -26,9 +26,7 @@ def type_named(name: str, notebook: Mapping[str, Any]) -> Any:
         if _is_type(value):
             return value
         kind = type(value).__name__
-        raise NotebookError(
-            f"{literal(name)} is a {kind}, and `--output` takes the name of a type."
-        )
+        raise NotebookError(f"{literal(name)} is a {kind}: give `--output` the name of a type.")
     if name in _BUILTIN:
         return getattr(builtins, name)
     known = names_of_types(notebook)

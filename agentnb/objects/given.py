@@ -107,13 +107,13 @@ def _of_notebook(name: str, namespace: Mapping[str, object]) -> object:
         return namespace[name]
     known = [each for each in namespace if isinstance(each, str) and not _no_name(each)]
     near = get_close_matches(name, known, n=1)
-    hint = f" Did you mean {literal(near[0])}?" if near else ""
+    fix = f"or correct the name{f' to {literal(near[0])}' if near else ''}"
     if Path(name).exists():
-        hint = f" For the file, write `./{visible(name, 80)}`."
+        fix = f"correct the name, or, for the file, write `./{visible(name, 80)}`"
     there = listed((literal(each, 60) for each in known), none="none yet")
     raise NotebookError(
         f"`--give` names {literal(name)}, which is not defined (known: {there}): define it in a "
-        f"cell above, or correct the name.{hint}"
+        f"cell above, {fix}."
     )
 
 

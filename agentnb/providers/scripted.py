@@ -181,8 +181,8 @@ class ScriptedProvider:
 
     def _one_too_many(self, request: CompletionRequest, why: str) -> ScriptExhausted:
         return ScriptExhausted(
-            f"Request {len(self.requests)} has no scripted reply: {why}. Its last user message "
-            f"was {one_line(request.last_user_text, limit=120)!r}. Add a reply for it."
+            f"Request {len(self.requests)} has no scripted reply: {why}. Add one for its last user "
+            f"message, {one_line(request.last_user_text, limit=120)!r}."
         )
 
 

@@ -22,7 +22,7 @@ class NetworkClosed(RuntimeError):
     def __init__(self, target: object, why: str) -> None:
         self.target = target
         aim = "" if target is None else f" to {target!r}"
-        super().__init__(f"A connection{aim} was attempted, but the network is closed. {why}")
+        super().__init__(f"A connection{aim} was attempted, but the network is closed: {why}")
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def closed_network(why: str) -> Iterator[None]:
     outside `socket`, such as ZeroMQ.
 
     Args:
-        why: The error's message: why the network is closed, and what to do.
+        why: The end of the error's message: why the network is closed, as a clause, and what to do.
 
     Raises:
         NetworkClosed: In the code that opens a socket meanwhile.

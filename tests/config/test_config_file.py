@@ -266,8 +266,8 @@ def test_agents_file_that_cannot_be_given_is_told_only_when_an_agent_is_given_it
         config.bootstrap_of_run()(None)
 
     assert str(raised.value) == (
-        "AGENTS.md: The file 'AGENTS.md' is larger than 100 kB. Shorten it. "
-        "Or give each profile its own `bootstrap_files`."
+        "AGENTS.md: The file 'AGENTS.md' is larger than 100 kB. Shorten it, "
+        "or give each profile its own `bootstrap_files`."
     )
 
 

@@ -42,7 +42,7 @@ MISTAKES = {
     ),
     "unknown key, unlike all": (
         "colour: 1",
-        "line 1, `colour`: There is no such key here. Known here: `tools`, `llm`, "
+        "line 1, `colour`: There is no such key here. Use one of `tools`, `llm`, "
         "`engines`, `session`, `prices`.",
     ),
     "key in the wrong place": (
@@ -57,7 +57,7 @@ MISTAKES = {
     "unknown key, unlike all, deeper": (
         "tools:\n  spawn:\n    active: true",
         "line 3, `tools.spawn.active`: There is no such key here. "
-        "Known here: `enabled`, `profiles`.",
+        "Use one of `enabled`, `profiles`.",
     ),
     "unknown provider": (
         "llm:\n  providers:\n    opnai: {}",
@@ -127,13 +127,13 @@ MISTAKES = {
     ),
     "default pool": (
         "llm:\n  default_pool: fsat\n  pools:\n    fast: [demo]",
-        "line 2, `llm.default_pool`: There is no pool 'fsat'. Did you mean `fast`? "
-        "Or add it under `llm.pools`.",
+        "line 2, `llm.default_pool`: There is no pool 'fsat'. Write `fast`, or add "
+        "it under `llm.pools`.",
     ),
     "pool of a profile": (
         PROFILE + "        pool: fast",
-        f"line 5, {REVIEWER}.pool`: There is no pool 'fast'. Known here: none. "
-        "Or add it under `llm.pools`.",
+        f"line 5, {REVIEWER}.pool`: There is no pool 'fast' (known: none). "
+        "Add it under `llm.pools`.",
     ),
     "empty pool": (
         "llm:\n  pools:\n    fast: []",
@@ -301,12 +301,12 @@ llm:
             "Write one of the two.",
             f"line 5, {REVIEWER}.system_prompt_file`: There is no file 'nowhere.md' in the "
             "project folder. Create it, or correct the name.",
-            f"line 5, {REVIEWER}.pool`: There is no pool 'slow'. Known here: none. "
-            "Or add it under `llm.pools`.",
+            f"line 5, {REVIEWER}.pool`: There is no pool 'slow' (known: none). "
+            "Add it under `llm.pools`.",
             f"line 6, {REVIEWER}`: The key is already on line 5. Keep one of the two.",
             f"line 7, `tools.spawn.profiles.the writer`: 'the writer' {NAME_RULE}",
-            "line 9, `llm.default_pool`: There is no pool 'fast'. Known here: none. "
-            "Or add it under `llm.pools`.",
+            "line 9, `llm.default_pool`: There is no pool 'fast' (known: none). "
+            "Add it under `llm.pools`.",
             "line 10, `llm.pool`: There is no such key here. Did you mean `pools`?",
         ]
     )

@@ -247,8 +247,8 @@ def test_what_is_wrong_with_profiles_is_shown_with_its_lines(project: Path) -> N
         "  typo         cannot be used:",
         "               line 5, `tools.spawn.profiles.typo.sytem_prompt`: There is no such key "
         "here. Did you mean `system_prompt`?",
-        "               line 6, `tools.spawn.profiles.typo.pool`: There is no pool 'b'. "
-        "Known here: none. Or add it under `llm.pools`.",
+        "               line 6, `tools.spawn.profiles.typo.pool`: There is no pool 'b' "
+        "(known: none). Add it under `llm.pools`.",
     ]
 
 

@@ -267,9 +267,7 @@ async def test_chain_of_which_nobody_answers_fails_and_names_every_model() -> No
     tree = await run_chain(first, second)
 
     assert isinstance(tree.error, AuthenticationFailed)
-    assert str(tree.error) == (
-        "The key is wrong. Before that failed: scripted/a (There is no model a.)"
-    )
+    assert str(tree.error) == ("After scripted/a ('There is no model a.'): The key is wrong.")
     assert (len(first.requests), len(second.requests)) == (1, 1)
 
 

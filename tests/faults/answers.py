@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.utils
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentnb.core.errors import (
@@ -68,18 +69,19 @@ def _limited(
 
 
 def _limited_for_long(name: str, header: str, told: str) -> Fault:
-    words = (
-        f" ({{kind 429}}): Come back later. {FEWER} The provider asks to wait {told}, which "
-        "is longer than the 60 s that a run waits. Run it again then."
-    )
-    return _answer(
+    fault = _answer(
         429,
         RateLimited,
-        words,
+        f" ({{kind 429}}): Come back later. {FEWER}",
         calls=NOBODY,
         name=name,
         message="Come back later",
         headers={"retry-after": header},
+    )
+    return replace(
+        fault,
+        says=f"The provider asks to wait {told}, which is longer than the 60 s that a run waits: "
+        f"run it again then (its error was '{fault.says}').",
     )
 
 

@@ -31,8 +31,8 @@ LOST = "{host} was lost within its reply: the connection broke. Try again."
 NO_HTTP = "{host} answered with something that is not HTTP. Check {url}."
 NO_END = "{host} ended its reply without the end mark. Try again."
 TIMED_OUT = (
-    f"The model's turn did not end within {CALL_TIMEOUT_S:g} s. A larger `call_timeout_s` gives "
-    "it more time."
+    f"The model's turn did not end within {CALL_TIMEOUT_S:g} s: give it more time "
+    "by a larger `call_timeout_s`."
 )
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
 

@@ -109,8 +109,8 @@ def test_mistakes_of_the_file_are_told_line_by_line_and_put_right_in_the_same_ke
     assert wrong[0] == [
         "ConfigError: agentnb.yaml has 2 mistakes.",
         "  line 2, `llm.pool`: There is no such key here. Did you mean `pools`?",
-        "  line 3, `llm.default_pool`: There is no pool 'one'. Known here: none. "
-        "Or add it under `llm.pools`.",
+        "  line 3, `llm.default_pool`: There is no pool 'one' (known: none). "
+        "Add it under `llm.pools`.",
     ]
     assert "reviewer     Finds mistakes.\n" in after.stdout
 
@@ -165,10 +165,10 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
     ("cell", "words"),
     [
         ("agentnb.Session(budget=-1)", "ValueError: `budget` must be a whole number of tokens"),
-        ("agentnb.Session(bugdet=1)", "TypeError: There is no setting 'bugdet'."),
+        ("agentnb.Session(bugdet=1)", "TypeError: There is no setting 'bugdet' ("),
         ("agentnb.configure(max_turns=0)", "ValueError: `max_turns` must be a whole number of"),
         ("session.spawn('Hello', budget='few')", "ValueError: `budget` must be a whole number of"),
-        ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet'."),
+        ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet' ("),
         ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
         ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),
         ("agentnb.Session(max_time_s=-1)", "ValueError: `max_time_s` must be a number of seconds"),

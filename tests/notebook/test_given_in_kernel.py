@@ -92,7 +92,7 @@ def test_files_of_a_pattern_get_names_and_are_read(kernel: Kernel) -> None:
     [
         ("--give dff", "`--give` names 'dff', which is not defined"),
         ("--give notes/*.pdf", "`--give` finds no file for 'notes/*.pdf' in the working directory"),
-        ("--give df,", "'--give' takes names separated by commas, not 'df,'."),
+        ("--give df,", "'--give' takes names separated by commas, not 'df,': leave no name blank."),
         ("--give df --code wroker", "'--code' must be one of off, worker, kernel, not 'wroker'."),
     ],
 )
@@ -111,7 +111,7 @@ def test_mistake_is_one_clear_line_and_asks_no_model(
 
 
 def test_unknown_name_that_is_near_another_names_it(kernel: Kernel) -> None:
-    assert "Did you mean 'draw'?" in kernel.run("%%spawn --give drav\nLook.").error
+    assert "or correct the name to 'draw'." in kernel.run("%%spawn --give drav\nLook.").error
 
 
 def test_name_in_the_task_is_that_of_the_object_which_is_described_behind_it(

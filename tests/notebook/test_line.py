@@ -57,7 +57,7 @@ def test_line_is_split_into_options_and_the_rest(
         ("--budget=", "'--budget' must be a whole number of tokens, at least 1, not ''."),
         ("--budget 5,00", "'--budget' must be a whole number of tokens, at least 1, not '5,00'."),
         ("--bg --bg", "'--bg' is given twice to `%%spawn`: leave one out."),
-        ("--bg=1", "'--bg' of `%%spawn` takes no value, not '1'."),
+        ("--bg=1", "'--bg' of `%%spawn` takes no value: leave '1' out."),
         ("--model ' '", "'--model' needs a value, not ' '."),
         ("-o 1st", "'-o' takes the name of a variable, not '1st'."),
         ("-o lambda", "'-o' takes the name of a variable, not 'lambda'."),

@@ -162,10 +162,13 @@ def test_newest_definition_of_a_function_is_the_one_that_is_called(kernel: Kerne
     ("names", "words"),
     [
         ("lok_up", "There is no function 'lok_up' in this notebook: did you mean 'look_up'?"),
-        ("zzz", "(known: 'look_up', 'depth', 'from_session'"),
-        ("number", "'number' is a int, and `--tools` takes names of functions."),
-        ("Thing", "'Thing' is a type, and `--tools` takes names of functions."),
-        ("look_up,", "'--tools' takes names separated by commas, not 'look_up,'."),
+        ("zzz", "give one of 'look_up', 'depth', 'from_session'"),
+        ("number", "'number' is a int: give `--tools` names of functions."),
+        ("Thing", "'Thing' is a type: give `--tools` names of functions."),
+        (
+            "look_up,",
+            "'--tools' takes names separated by commas, not 'look_up,': leave no name blank.",
+        ),
         ("look_up,look_up", "Two tools have the name 'look_up'"),
         ("uses", "'<lambda>' cannot be a tool's name"),
     ],

@@ -89,7 +89,7 @@ def test_unknown_name_is_refused_with_the_nearest_and_those_that_there_are() -> 
 
     assert "'dff'" in str(caught.value)
     assert "known: 'df', 'prices')" in str(caught.value)
-    assert "Did you mean 'df'?" in str(caught.value)
+    assert "or correct the name to 'df'." in str(caught.value)
 
 
 @pytest.mark.parametrize("word", ["_", "In", "get_ipython", "class"])
@@ -177,7 +177,7 @@ def test_pattern_without_a_file_is_refused(folder: Path) -> None:
 def test_word_that_names_a_file_but_no_object_says_how_to_name_the_file(folder: Path) -> None:
     touch("README")
 
-    with pytest.raises(NotebookError, match=r"For the file, write `\./README`"):
+    with pytest.raises(NotebookError, match=r"or, for the file, write `\./README`"):
         objects_given("README", {})
 
     assert objects_given("./README", {}) == {"README": Path("README")}

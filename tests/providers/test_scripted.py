@@ -132,8 +132,8 @@ async def test_script_that_is_used_up_says_which_request_was_one_too_many() -> N
         await streamed(provider, "And\nthen?")
 
     assert str(caught.value) == (
-        "Request 2 has no scripted reply: the script has 1 reply, all used. Its last user "
-        "message was 'And then?'. Add a reply for it."
+        "Request 2 has no scripted reply: the script has 1 reply, all used. Add one for "
+        "its last user message, 'And then?'."
     )
     assert caught.value.permanent
     assert not caught.value.retryable

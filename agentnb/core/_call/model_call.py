@@ -182,8 +182,8 @@ async def _stream(
             reply.not_closed = "the reply is whole, but its stream was not closed in time"
         elif lease.halted is None:
             raise CallTimedOut(
-                f"The model's turn did not end within {services.call_timeout_s:g} s. "
-                "A larger `call_timeout_s` gives it more time."
+                f"The model's turn did not end within {services.call_timeout_s:g} s: give it more "
+                "time by a larger `call_timeout_s`."
             ) from None
     except BaseException as error:
         if reply.stopped is None or is_own_cancellation(error):
@@ -194,7 +194,7 @@ async def _stream(
         reply.halted = lease.halted
     elif reply.stopped is None:
         raise StreamBroken(
-            "The model's reply ended without its end mark: it was cut off in transit."
+            "The model's reply was cut off in transit, before its end mark: try again."
         )
     elif reply.stopped.reason == "refusal":
         raise Refused(

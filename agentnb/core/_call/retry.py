@@ -27,7 +27,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.events import AgentWaiting, ProviderFailover
 from agentnb.core.protocols import AgentWork, Provider, RunServices, is_chain, links_of
-from agentnb.core.text import literal, one_line
+from agentnb.core.text import LONGEST_LINE, literal, one_line
 from agentnb.core.types import CompletionRequest, bare_model, text_so_far
 
 E = TypeVar("E", bound=OrchestratorError)
@@ -91,13 +91,13 @@ async def take_turn(
             # The beginning of a paused reply was shown, and is part of the answer.
             failed.was_shown |= bool(text_so_far(request.messages))
             if failed.moves_on and index + 1 < len(links):
-                before.append(f"{link.model} ({one_line(str(failed.error), limit=100)})")
+                before.append(f"{link.model} ({literal(one_line(str(failed.error), limit=100))})")
                 _publish_failover(
                     work.agent_id, link.model, links[index + 1].model, failed, services
                 )
                 continue
             if before:
-                words = f"{failed.error} Before that failed: {', '.join(before)}"
+                words = f"After {', '.join(before)}: {failed.error}"
                 failed.error = _reworded(failed.error, words)
             raise
         return reply, index
@@ -185,8 +185,8 @@ def _too_long(error: LlmError, asked_s: float) -> LlmError:
     wait = f"{math.ceil(asked_s):,} s" if math.isfinite(asked_s) else "for ever"
     reworded = _reworded(
         error,
-        f"{str(error).rstrip('.')}. The provider asks to wait {wait}, "
-        f"which is longer than the {LONGEST_WAIT_S:.0f} s that a run waits. Run it again then.",
+        f"The provider asks to wait {wait}, which is longer than the {LONGEST_WAIT_S:.0f} s that "
+        f"a run waits: run it again then (its error was {literal(str(error), LONGEST_LINE)}).",
     )
     reworded.retryable = False
     return reworded

@@ -133,7 +133,7 @@ def tokens_of(typed: str) -> int:
     """
     text = _UNIT.sub("", unicodedata.normalize("NFKC", typed).strip())
     if len(text) > _LONGEST:
-        raise UnclearNumber("This is too long for a number of tokens.")
+        raise UnclearNumber("This is too long for a number of tokens: type 200000, 200,000 or 2e5.")
     if _ONE_POINT.fullmatch(text) and text.endswith(".000"):
         small = text.partition(".")[0]
         raise UnclearNumber(
@@ -147,12 +147,12 @@ def tokens_of(typed: str) -> int:
         size = int(power or 0) + _SUFFIXES.get((suffix or "").lower(), 0)
         exact = Decimal(number).scaleb(size)
         if exact != exact.to_integral_value():
-            raise UnclearNumber(f"{literal(text)} is not a whole number of tokens.")
+            raise UnclearNumber(f"{literal(text)} is not a whole number of tokens: round it.")
         return _bounded(int(exact), text)
     if _COMMA.fullmatch(text):
         raise UnclearNumber(
-            f"{literal(text)} is unclear: commas separate thousands here, as in 200,000. For a "
-            f"fraction type a point, as in 1.5e5."
+            f"{literal(text)} is unclear: commas separate thousands here, as in 200,000. Type "
+            "a point for a fraction, as in 1.5e5."
         )
     raise UnclearNumber(f"{literal(text)} is not a number of tokens: type 200000, 200,000 or 2e5.")
 
