@@ -6,7 +6,9 @@ import copy
 import inspect
 import pickle
 import re
+from functools import cache
 from importlib import metadata
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,7 @@ from agentnb.core.errors import (
 from agentnb.core.shown import listed
 from agentnb.core.types import AgentNode, AgentStatus, OrchestratorResult
 from agentnb.errors import (
+    UPDATE,
     BadCassette,
     CheckFailed,
     ConfigError,
@@ -60,7 +63,9 @@ from agentnb.errors import (
     UnreadableNotebook,
     UntrustedSettings,
 )
+from tests.messages import VALUE, Message, messages_in, sentences
 
+PACKAGE = Path(errors_of_a_person.__file__).parent
 MODULES = (errors, errors_of_a_person)
 CLASSES = [
     cls
@@ -200,7 +205,9 @@ ONE_OF_EACH: list[AgentnbError] = [
     AmbiguousRun("7f", known=["7f01", "7f1a"]),
     UnreadableRun("run.json", "it is JSON, but not a run"),
     NoSuchThread("nb_20261101_k3x9aa"),
+    NoSuchThread("last", mode="replay"),
     NoSuchSession("nb_20261101_k3x9aa"),
+    NoSuchSession("last", mode="replay"),
     SessionClosed(),
     NoSuchTask("t9", known=["t1", "t2"]),
     TaskInProgress("t1", "nb_20261101_k3x9aa.1"),
@@ -208,6 +215,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     BadAssignment("new:gpt", "there is no `/` in it", known=["demo"]),
     UnreadableNotebook("a.ipynb", "it is a folder"),
     BadCassette("a.cassette.jsonl", 3, "it was cut"),
+    BadCassette("a.cassette.jsonl", None, "a newer agentnb wrote it", fix=UPDATE),
     ModeChanged("live", "replay"),
     NoCassette("Mode `replay` needs a cassette."),
     MissingExtra("matplotlib", extra="plots"),
@@ -250,17 +258,115 @@ WRITTEN_ELSEWHERE = {
 }  # fmt: skip
 # Who stopped a run; where a bug is; the tree of a run that is not as expected.
 WITHOUT_FIX = {RunCancelled, InternalError, CheckFailed, UnknownPrice}
+# Where a clause begins: a fix tells the reader to do something.
 FIX = re.compile(
-    r"\b(?:add|allow|answer one|cancel|check|choose|create|give|install|keep|leave|put|raise|"
-    r"restore|simplify|start|stop|use|wait|write)\b|environment|can be changed by",
+    r"(?:^|[:;,(] )(?:(?:or|else|and|then|so) )*(?:add|allow|answer one|ask|await|call|cancel|"
+    r"check|choose|copy|correct|create|define|did you mean|give|import|install|keep|leave|let|look|"
+    r"move|name|open|pass|put|raise|record|remove|rename|rephrase|restore|run|save|set|shorten|"
+    r"simplify|start|stop|try|type|use|wait|write)\b|can be changed by",
     re.IGNORECASE,
 )
+# A model reads them, as the result of its call.
+FOR_A_MODEL = {"ToolError", "CannotRead", "ServerGone"}
 
 
 @pytest.mark.parametrize("error", ONE_OF_EACH, ids=lambda e: type(e).__name__)
-def test_error_says_what_to_do(error: AgentnbError) -> None:
+def test_error_is_one_sentence_with_the_fix_or_has_the_fix_as_its_second_and_last(
+    error: AgentnbError,
+) -> None:
+    said = sentences(str(error))
+
+    assert len(said) <= 2, said
     if type(error) not in WRITTEN_ELSEWHERE | WITHOUT_FIX:
-        assert FIX.search(str(error)), str(error)
+        assert FIX.search(said[-1]), said
+
+
+@cache
+def _messages() -> list[Message]:
+    return [each for each in messages_in(PACKAGE.rglob("*.py")) if each.error not in FOR_A_MODEL]
+
+
+def _too_long(messages: list[Message]) -> set[tuple[str, str]]:
+    """Place and text of the messages with more than one sentence and a fix."""
+    return {
+        (each.place, each.text)
+        for each in messages
+        if len(sentences(each.text)) > (1 if each.is_fix else 2)
+    }
+
+
+def _without_fix(messages: list[Message]) -> set[tuple[str, str]]:
+    """Place and text of the messages whose second sentence does not say what to do."""
+    return {
+        (each.place, each.text)
+        for each in messages
+        if len(said := sentences(each.text)) == 2 and said[1] != VALUE and not FIX.search(said[1])
+    }
+
+
+def test_no_error_in_the_source_has_more_than_one_sentence_and_its_fix() -> None:
+    assert len(_messages()) > 1_000
+    assert _too_long(_messages()) == set()
+
+
+def test_second_sentence_of_an_error_in_the_source_says_what_to_do() -> None:
+    assert len([each for each in _messages() if len(sentences(each.text)) == 2]) > 50
+    assert _without_fix(_messages()) == set()
+
+
+PLANTED = """
+NOTE = "It is red. It is round."
+def note(of): return f"The {of} is red. It is round. Use another."
+class Red(Exception):
+    def __init__(self, why, fix=""):
+        super().__init__(f"{why} is red. It is round. {fix}")
+def raised(a, b):
+    hint = " Use another." if a else ""
+    if a: raise ValueError("It is red. It is round. Use another.")
+    if a: raise ValueError(f"{a!r} is red. It is round.{hint}")
+    if a: raise KeyError(NOTE + " Use another.")
+    if a: raise TypeError(note(a))
+    if a: raise Red(a, fix="Use another. It is better.")
+    if a: return OSError(f"{a} is red. It is round. {b}")
+    if a: raise ConfigError(a, [ConfigMistake("", None, "Red. Round. Use another.")])
+    raise ValueError(f"{a} is red. It is round.")
+"""
+
+
+def test_three_sentences_in_the_source_are_found_wherever_they_stand(tmp_path: Path) -> None:
+    (tmp_path / "planted.py").write_text(PLANTED)
+    found = list(messages_in([tmp_path / "planted.py"]))
+
+    lines = {int(place.partition(":")[2]) for place, _ in _too_long(found)}
+    assert lines == {6, 9, 10, 11, 12, 13, 14, 15}
+    assert _without_fix(found) >= {("planted.py:16", "X is red. It is round.")}
+
+
+@pytest.mark.parametrize(
+    ("message", "count"),
+    [
+        ("It is red", 1),
+        ("It is red.", 1),
+        ("It is red: use another.", 1),
+        ("It is red. Use another.", 2),
+        ("Is it red? Use another!", 2),
+        ("It is red. It is round. Use another.", 3),
+        ("It is red (very. really so). Use another.", 3),
+        ('He said "It is. So. What." of it.', 1),
+        ("The answer 'No. Never. Not at all.' of the server's own. Use another.", 2),
+        ("Write `a. B. C.` for it, e.g. `d. E.`, i.e. all. Use another.", 2),
+        ("agentnb.yaml costs $20.00 at gpu.example.invalid. Use 3.5 of it.", 2),
+        ("agentnb.yaml is red. agentnb.yml is not. Use another.", 3),
+        ("`agentnb.mcp(..., name=...)` or so... and on. Use another.", 2),
+        ("agentnb.yaml has 2 mistakes.\n  line 1: It is red. Use another.\n  line 2: No.", 2),
+        ("2 mistakes.\n  line 1: It is red. It is round. Use another.", 3),
+        ("It is red.\nIt is round.\nUse another.", 1),
+    ],
+)
+def test_sentences_are_counted_without_code_quotations_files_and_numbers(
+    message: str, count: int
+) -> None:
+    assert len(sentences(message)) == count
 
 
 @pytest.mark.parametrize("order", ["sent a note", "paused", "resumed"])
