@@ -50,6 +50,7 @@ _NOISE = re.compile(
     r"Comm not found for comm id"  # a page requests widgets of comms that have just closed
     r"|ResizeObserver loop"
     r"|Could not restore the debugger state"  # from a kernel that shuts down meanwhile
+    r"|widget model not found"  # its output says so, too; `Notebook.reload` has the reason
 )
 
 

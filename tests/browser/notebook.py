@@ -29,6 +29,18 @@ _IS_SHOWN = """path => {
     const widget = jupyterapp?.shell.currentWidget;
     return widget?.context?.path === path && widget.context.isReady;
 }"""
+# In a page that is starved for two seconds while it restores, the widget manager may look for a
+# model once too rarely: it is there, and its output says for good that it was not found.
+_SHOW_AGAIN = """() => {
+    const cells = jupyterapp.shell.currentWidget.content.widgets;
+    const outputs = cells.flatMap(cell => cell.outputArea ?? []);
+    const text = outputs.map(area => area.node.textContent).join("\\n");
+    if (text.includes("Loading widget...")) { return false; }
+    for (const {model, node} of outputs) {
+        if (node.textContent.includes("model not found")) { model.fromJSON(model.toJSON()); }
+    }
+    return true;
+}"""
 _DONE = re.compile(r"^\[[\d ]*\]:$")
 
 
@@ -70,6 +82,7 @@ class Notebook:
         self.page.wait_for_function("window.jupyterapp?.restored")
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
         self.page.wait_for_function(_KERNEL_IS_THERE, arg=self.name)
+        self.page.wait_for_function(_SHOW_AGAIN)
         self._find_frame()
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.browser.desk import DARK, Desk
+from tests.browser.notebook import Notebook
 from tests.notebook.kernel import a_door
 
 WIDGETS = """
@@ -126,6 +127,22 @@ def test_page_comes_back_after_a_reload_and_its_kernel_was_there_all_the_time(de
 
     expect(notebook.output(1)).to_contain_text("42")
     assert desk.server.kernels == kernels
+
+
+def test_page_that_is_too_slow_for_its_widgets_shows_them_after_a_reload(desk: Desk) -> None:
+    notebook = desk.notebook("import ipywidgets", "ipywidgets.IntSlider(value=3)")
+    notebook.run(0, 1)
+    notebook.save()
+    page = desk.another_page()
+    late = (
+        "const own = setTimeout; setTimeout = (f, ms, ...a) => own(f, ms === 100 ? 3e3 : ms, ...a)"
+    )
+    page.add_init_script(late)
+
+    again = Notebook(page, desk.server, notebook.name)
+    again.reload()
+
+    expect(again.output(1).get_by_role("slider")).to_be_visible()
 
 
 def test_page_can_be_dark_and_is_light_otherwise(desk: Desk) -> None:
