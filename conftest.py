@@ -168,8 +168,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _ByGroup:
 
 
 def _group(nodeid: str) -> str:
-    """A file; all browser tests are one, since one JupyterLab and one Chromium serve them."""
-    return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.split("::")[0]
+    """A file; the browser tests are two: one JupyterLab serves those that do not show a page alone.
+
+    Each of the two has a Chromium, and they run side by side.
+    """
+    file = nodeid.split("::")[0]
+    if file.startswith("tests/browser/"):
+        return "tests/browser: pages" if file.endswith("_page.py") else "tests/browser"
+    return file
 
 
 @pytest.fixture(autouse=True)
