@@ -8,6 +8,7 @@ refused in this process. A test marked `live` gets keys, settings and network ba
 from __future__ import annotations
 
 import gc
+import importlib
 import ipaddress
 import os
 import random
@@ -16,7 +17,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,24 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_isolation] = isolation
     config.add_cleanup(home.cleanup)
     config.add_cleanup(isolation.end)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Lets the workers share the work of a first run, which is to rewrite the tests' assertions.
+
+    All collect the same files in the same order, so each would rewrite each of them. Here each
+    begins with other files and keeps what it has rewritten; most of the rest it then finds.
+    """
+    config = session.config
+    if not hasattr(config, "workerinput") or config.args_source is not config.ArgsSource.TESTPATHS:
+        return
+    worker, count = config.workerinput["workerid"], config.workerinput["workercount"]
+    files = sorted((_ROOT / "tests").rglob("test_*.py"))
+    for file in files[int(worker.removeprefix("gw")) :: count]:
+        # What is wrong with a file is told when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(file.relative_to(_ROOT).with_suffix("").parts))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
