@@ -840,6 +840,14 @@ class Session:
             raise
         return run
 
+    def check_current(self) -> None:
+        """Check that `%agentnb mode` has named no other mode since. For the session's desk.
+
+        Raises:
+            ModeChanged: It has.
+        """
+        self._repeat.check_current()
+
     def check_new(self, new: NewAgent) -> None:
         """Check the names of an agent before its creation. For the session's desk.
 

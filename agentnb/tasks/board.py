@@ -305,8 +305,10 @@ class Tasks(Shown):
             BadAssignment: `assigned_to` has a wrong form, or an unknown provider or profile.
             NoSuchThread: The session has no such thread.
             SessionClosed: The session was closed.
+            ModeChanged: It is assigned, and `%agentnb mode` has named another mode since.
             ValueError: `title` or `prompt` is blank, or the priority does not exist.
         """
+        self._check_start(assigned_to)
         return self._desk.call(
             self._board.create(
                 title, prompt, assigned_to=assigned_to, priority=priority, created_by=created_by
@@ -360,10 +362,11 @@ class Tasks(Shown):
         Raises:
             NoSuchTask: The session has no task with this id.
             TaskInProgress: Another agent works on it.
-            BadAssignment, NoSuchThread, SessionClosed: As for `create`.
+            BadAssignment, NoSuchThread, SessionClosed, ModeChanged: As for `create`.
             ValueError: The status or priority does not exist, or the status does not go with an
                 assignment.
         """
+        self._check_start(assigned_to)
         return self._desk.call(
             self._board.update(id, status=status, assigned_to=assigned_to, priority=priority)
         )
@@ -399,6 +402,11 @@ class Tasks(Shown):
             ValueError: The note is blank.
         """
         return self._desk.call(self._board.complete(id, note))
+
+    def _check_start(self, assigned_to: object) -> None:
+        # Only for a person: an agent at work goes on in the mode that its run began in.
+        if assigned_to is not None:
+            self._desk.check_current()
 
 
 def _one(desk: TaskDesk, task_id: object) -> Callable[[Connection], Task]:

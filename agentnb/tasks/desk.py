@@ -181,6 +181,10 @@ class Desk:
         if self._starter.is_closed:
             raise SessionClosed
 
+    def check_current(self) -> None:
+        """Check that a person may start a run in the session's mode."""
+        self._starter.runs.check_current()
+
     def check_new(self, new: NewAgent) -> None:
         """Check the names of an agent to be created."""
         self._starter.runs.check_new(new)

@@ -57,6 +57,14 @@ class RunStarter(Protocol):
         """
         ...
 
+    def check_current(self) -> None:
+        """Check that a person may start a run in the session's mode.
+
+        Raises:
+            ModeChanged: `%agentnb mode` has named another one since.
+        """
+        ...
+
     def check_new(self, new: NewAgent) -> None:
         """Check the names of an agent to be created.
 

@@ -35,6 +35,14 @@ class TaskDesk(ThreadMaker, Protocol):
         """Raise `SessionClosed` if the session starts no further runs. From any thread."""
         ...
 
+    def check_current(self) -> None:
+        """Check that a person may start a run in the session's mode. From any thread.
+
+        Raises:
+            ModeChanged: `%agentnb mode` has named another one since.
+        """
+        ...
+
     def check_new(self, new: NewAgent) -> None:
         """Check the names of an agent to be created. On the loop.
 

@@ -122,7 +122,12 @@ def test_session_of_before_starts_no_run_in_the_mode_of_before(kernel: Kernel) -
         "%agentnb mode record",
     )
     before = asked(kernel)
-    for call in ("session.run_sync(length)", "session.spawn_all([length])", "thread.send(length)"):
+    kernel.ok("task = session.tasks.create('Length', length)")  # it starts no run
+    for call in (
+        *("session.run_sync(length)", "session.spawn_all([length])", "thread.send(length)"),
+        "session.tasks.create('Length', length, assigned_to='new:scripted/reader')",
+        "session.tasks.update(task.id, assigned_to=thread.id)",
+    ):
         shown = kernel.run(f"thread = session.threads()[0]\n{call}")
         assert (shown.status, shown.error_name) == ("error", "ModeChanged")
         assert "agentnb.get_session()" in shown.error

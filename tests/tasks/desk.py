@@ -45,6 +45,9 @@ class FakeDesk:
         if self.is_closed:
             raise SessionClosed
 
+    def check_current(self) -> None:
+        pass
+
     def check_new(self, new: NewAgent) -> None:
         check_assignment(new, providers=["demo", "openai"], profiles=["careful"])
 
