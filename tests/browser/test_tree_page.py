@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from agentnb.views.panel.controls import bar_markup
+from tests.browser.axe import findings
 from tests.browser.tree_page import Open, new_agent
 
 
@@ -811,6 +812,17 @@ def test_forced_colours_tell_apart_what_is_selected_pressed_and_used(open_tree: 
     tree.item("1").press("ArrowDown")
     focused = tree.page.locator("[role=treeitem]:focus")
     assert focused.evaluate("one => getComputedStyle(one).outlineWidth") == "3px"
+
+
+def test_tree_can_be_read_in_a_dark_theme_of_vs_code_which_shows_widgets_on_white(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=6")
+    tree.page.evaluate("delete document.body.dataset.jpThemeLight")
+    tree.page.evaluate("document.body.className = 'vscode-dark'")
+    tree.item("1").click()
+
+    assert findings(tree.page, ".agentnb-tree-view") == []
 
 
 @pytest.mark.parametrize("width", [480, 1400])
