@@ -568,10 +568,11 @@ def nothing_named(names: Collection[str], known: Iterable[str], *, what: str = "
     known = tuple(known)
     near = [found for name in names for found in get_close_matches(name[:200], known, n=1)]
     unknown = ", ".join(literal(name) for name in names)
-    there = f"There is no {what} {unknown} (known: {', '.join(known)})"
+    there, names_known = f"There is no {what} {unknown}", ", ".join(known)
     if not near:
-        return f"{there}: use one that is known."
-    return f"{there}: did you mean {' and '.join(f'`{each}`' for each in dict.fromkeys(near))}?"
+        return f"{there}: use one of {names_known}."
+    meant = " and ".join(f"`{each}`" for each in dict.fromkeys(near))
+    return f"{there}: did you mean {meant} (known: {names_known})?"
 
 
 def arguments_text(indent: str = " " * 4) -> str:

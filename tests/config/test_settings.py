@@ -254,9 +254,8 @@ def test_setting_that_does_not_exist_is_one_line_too() -> None:
         Session(bugdet=1)  # type: ignore[call-arg]
 
     (line,) = vars(raised.value)["_render_traceback_"]()
-    said = "There is no setting 'bugdet' (known: model, budget, "
+    said = "There is no setting 'bugdet': did you mean `budget` (known: model, budget, "
     assert line.startswith(f"TypeError: {said}")
-    assert line.endswith("): did you mean `budget`?")
     assert told_in_one_line(lambda: configure(bugdet=1)).startswith(f"ValueError: {said}")
 
 
@@ -268,8 +267,7 @@ def test_argument_that_does_not_exist_is_one_line_too(name: str) -> None:
         method("x", budegt=1)
 
     (line,) = vars(raised.value)["_render_traceback_"]()
-    assert line.startswith("TypeError: There is no argument 'budegt' (known: ")
-    assert line.endswith("): did you mean `budget`?")
+    assert line.startswith("TypeError: There is no argument 'budegt': did you mean `budget` (")
     assert all(each in line for each in signature(method).parameters)
 
 

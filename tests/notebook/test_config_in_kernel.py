@@ -165,10 +165,10 @@ def test_file_that_names_a_strangers_server_is_one_line_until_it_is_trusted(
     ("cell", "words"),
     [
         ("agentnb.Session(budget=-1)", "ValueError: `budget` must be a whole number of tokens"),
-        ("agentnb.Session(bugdet=1)", "TypeError: There is no setting 'bugdet' ("),
+        ("agentnb.Session(bugdet=1)", "TypeError: There is no setting 'bugdet': did you"),
         ("agentnb.configure(max_turns=0)", "ValueError: `max_turns` must be a whole number of"),
         ("session.spawn('Hello', budget='few')", "ValueError: `budget` must be a whole number of"),
-        ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet' ("),
+        ("agentnb.configure(bugdet=1)", "ValueError: There is no setting 'bugdet': did you"),
         ("agentnb.configure(tools=type)", "ValueError: `tools` must be a list of"),
         ("session.spawn('Hello', max_depth='deep')", "ValueError: `max_depth` must be a whole"),
         ("agentnb.Session(max_time_s=-1)", "ValueError: `max_time_s` must be a number of seconds"),
