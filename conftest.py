@@ -44,6 +44,8 @@ _FOLDERS = (
     "XDG_CONFIG_HOME",  # which settings files a person trusts
 )
 
+_LONGEST = ("tests/browser/", "tests/workers/", "tests/notebook/")
+
 _connect = socket.socket.connect
 _connect_ex = socket.socket.connect_ex
 _getaddrinfo = socket.getaddrinfo
@@ -146,9 +148,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Shuffles where a seed asks for it: no test may need another that came before it."""
+    """Shuffles where a seed asks for it: no test may need another that came before it.
+
+    Without one, the longest groups come first. Begun last, one would keep a single process busy
+    while the others have ended.
+    """
     seed = config.getoption("--random-order")
     if seed is None:
+        items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
         return
 
     def rank(item: pytest.Item) -> list[float]:
