@@ -5,7 +5,6 @@ For tests that kill many. They do not show how long a fresh process takes, or wh
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from threading import Timer
 from traceback import format_exc
 from typing import Any, Final
 
+from tests.main_module import run_as_main
 from tests.support import DEADLINE_S
 
 METHOD: Final = "forkserver"
@@ -253,8 +252,4 @@ def _be_a_program(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["-c", *arguments]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    # As the interpreter does: with its traceback, exit status and shutdown.
-    failed = ctypes.pythonapi.PyRun_SimpleString(code.encode())
-    ctypes.pythonapi.Py_Exit(1 if failed else 0)
+    run_as_main(code, arguments)

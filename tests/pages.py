@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support import DEADLINE_S
+from tests.notebook.forked import ForkServer
 
 ROOT = Path(__file__).parent.parent
 # A fence may be indented in a list; its info string is the language, perhaps with `no-run`.
@@ -18,14 +16,14 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
 )
 _REASON = re.compile(r"<!-- no-run: (\S.{9,}) -->\n *\Z")
-# Each page has its own folder and names, in one process, since IPython takes a second to start.
+# Each page has its own folder and names, in one process, since IPython takes a while to start.
 _CELLS = """
 import json, os, sys
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
-for page, folder, cells in json.load(sys.stdin):
+for page, folder, cells in json.load(open(sys.argv[1], encoding="utf-8")):
     os.chdir(folder)
     shell.reset()
     print(f"\\n=== {page}")
@@ -66,24 +64,24 @@ def cells_of(page: str) -> list[str]:
 
 
 def run_cells(
-    pages: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
+    pages: Mapping[str, Sequence[str]], folder: Path, fork_server: ForkServer
 ) -> dict[str, str]:
-    """Run each page's cells in one fresh process; return each page's output."""
+    """Run each page's cells in one process, in this one's environment; return each page's output.
+
+    Args:
+        pages: By name: the cells.
+        folder: An empty one, for what the pages write.
+        fork_server: Starts the process, so that it need not import anything.
+    """
     orders = []
     for number, (page, cells) in enumerate(pages.items()):
         own = folder / str(number)
         own.mkdir()
         orders.append((page, str(own), list(cells)))
-    done = subprocess.run(
-        [sys.executable, "-c", _CELLS],
-        input=json.dumps(orders),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=dict(environment),
-        timeout=2 * DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    said = re.split(r"^=== (\S+\.(?:md|ipynb))\n", done.stdout, flags=re.M)
+    given, output, errors = (folder / name for name in ("orders.json", "output", "errors"))
+    given.write_text(json.dumps(orders), encoding="utf-8")
+    arguments = ["-c", _CELLS, str(given)]
+    status = fork_server.popen(arguments, output=output, errors=errors).wait()
+    assert status == 0, errors.read_text(encoding="utf-8")
+    said = re.split(r"^=== (\S+\.(?:md|ipynb))\n", output.read_text("utf-8"), flags=re.M)
     return dict(zip(said[1::2], said[2::2], strict=True))

@@ -408,7 +408,7 @@ def chain(
 # -- processes ------------------------------------------------------------------------------------
 
 
-_NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
+NO_WORD_OF_SLOWNESS = "import logging; logging.getLogger('asyncio').setLevel(logging.ERROR)\n"
 """asyncio's development mode warns of slow callbacks: on a busy machine, of any callback."""
 
 
@@ -427,7 +427,7 @@ def run_python(code: str, *, debug: bool = True) -> str:
     """
     mode = ["-X", "dev"] if debug else ["-W", "default"]
     done = subprocess.run(
-        [sys.executable, *mode, "-c", _NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
+        [sys.executable, *mode, "-c", NO_WORD_OF_SLOWNESS + textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=2 * DEADLINE_S,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -12,8 +11,8 @@ import pytest
 import yaml
 
 from tests.loopback import LoopbackServer
+from tests.notebook.forked import SDKS, ForkServer
 from tests.pages import ROOT, blocks_of, cells_of, run_cells
-from tests.support import run_python
 
 PAGES = [
     *sorted(path.name for path in ROOT.glob("*.md")),
@@ -127,17 +126,20 @@ def test_commands_of_the_readme_are_those_of_ci() -> None:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def said(
+    tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer
+) -> Iterator[dict[str, str]]:
     """The output of each page of `RUN_HERE`, all run in one process."""
     cells = {
         page: [cell for both in zip_longest(before, cells_of(page), fillvalue="") for cell in both]
         for page, before in RUN_HERE.items()
     }
     rules = {"Compare": "It depends.", "bring": "Both.", "speaks": "Its size."}
+    fork_server.preload(*SDKS)
     with LoopbackServer(rules) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         patch.setenv("AGENTNB_DEMO_PACE_S", "0")
-        yield run_cells(cells, tmp_path_factory.mktemp("pages"), os.environ)
+        yield run_cells(cells, tmp_path_factory.mktemp("pages"), fork_server)
 
 
 # Parts of a page's output, with several blanks as one.
@@ -180,7 +182,9 @@ def test_blocks_of_a_page_run_from_top_to_bottom(said: dict[str, str], page: str
     assert [words for words in WORDS[page] if words not in printed] == [], said[page]
 
 
-def test_page_on_ci_records_and_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_on_ci_records_and_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
+) -> None:
     page = "run-in-ci.md"
     python, record, replay = (
         block for block in blocks_of(f"docs/how-to/{page}") if block.language in ("python", "bash")
@@ -192,7 +196,7 @@ def test_page_on_ci_records_and_replays(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("CI", "true")
     (tmp_path / "test_rivers.py").write_text(python.code, encoding="utf-8")
 
-    tests = run_python(f"""
+    tests = fork_server.printed_by(f"""
         import pytest
         options = ["-q", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider"]
         for command in {record.code.split()!r}, {replay.code.split()!r}:

@@ -22,7 +22,7 @@ from agentnb.workers.inside.figures import MOST_FIGURES
 from agentnb.workers.inside.leaving import MOST_NODES
 from agentnb.workers.worker import Limits
 from tests.loopback import LoopbackServer
-from tests.support import run_python
+from tests.notebook.forked import ForkServer
 
 ROOT = Path(__file__).parent.parent
 
@@ -214,7 +214,7 @@ def test_every_guarantee_names_an_existing_test() -> None:
         assert f"def {name}(" in code if name else "def test_" in code, f"{file}::{name}"
 
 
-def test_python_of_the_page_on_tools_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_tools_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     call = """
@@ -224,7 +224,7 @@ print(run.result().output, script.requests[1].last_user_text)
 print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"][-1:])
 """
 
-    said = run_python("\n".join([*blocks, call]))
+    said = fork_server.printed_by("\n".join([*blocks, call]))
 
     assert said.splitlines() == [
         "It is 2850 km long.",
@@ -244,7 +244,7 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
 
 
 def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     text = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
@@ -253,15 +253,17 @@ def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
     patient = "from agentnb.tools.mcp import transport\ntransport.CONNECT_S = 120\n"
 
     assert len(blocks) == 1
-    assert run_python(patient + blocks[0], debug=False) == "Take a hat. Sun in Basel.\n"
+    assert fork_server.printed_by(patient + blocks[0], debug=False) == "Take a hat. Sun in Basel.\n"
 
 
-def test_python_of_the_page_on_objects_in_words_says_what_the_page_says() -> None:
+def test_python_of_the_page_on_objects_in_words_says_what_the_page_says(
+    fork_server: ForkServer,
+) -> None:
     text = (ROOT / "docs" / "objects.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     (quoted,) = re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    said = run_python("\n".join(blocks), debug=False)
+    said = fork_server.printed_by("\n".join(blocks), debug=False)
 
     assert len(blocks) == 3
     assert said.splitlines() == [
@@ -278,7 +280,7 @@ def test_python_of_the_page_on_objects_in_words_says_what_the_page_says() -> Non
 
 
 def test_python_of_the_page_on_clusters_runs_from_top_to_bottom(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     # At its end Dask may report a heartbeat without a receiver.
     monkeypatch.setenv("DASK_LOGGING__DISTRIBUTED", "critical")
@@ -287,15 +289,17 @@ def test_python_of_the_page_on_clusters_runs_from_top_to_bottom(
     # A script starts itself again in processes: as the page says, only below this line.
     indented = "\n".join("    " + line for line in "\n".join(blocks).splitlines())
 
-    said = run_python(f"if __name__ == '__main__':\n{indented}", debug=False)
+    said = fork_server.printed_by(f"if __name__ == '__main__':\n{indented}", debug=False)
     assert "primes(" in said
 
 
-def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom(
+    fork_server: ForkServer,
+) -> None:
     text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    said = run_python("\n".join(blocks), debug=False)
+    said = fork_server.printed_by("\n".join(blocks), debug=False)
 
     assert len(blocks) == 4
     assert said.splitlines() == [
@@ -312,11 +316,11 @@ def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom() -> None:
     ]
 
 
-def test_python_of_the_page_on_telemetry_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_telemetry_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    names = run_python(block, debug=False).splitlines()
+    names = fork_server.printed_by(block, debug=False).splitlines()
 
     assert names[0] == "chat demo"
     assert names[-2:] == ["invoke_agent root", "invoke_workflow"]
@@ -345,29 +349,29 @@ def test_page_on_a_persons_data_names_the_limits_of_the_code() -> None:
 
 
 def test_python_of_the_page_on_local_models_runs_on_a_local_server(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     text = (ROOT / "docs" / "local-models.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     with LoopbackServer({"Compare": "It depends."}) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
-        said = run_python("\n".join([*blocks, "print(result.output)"]))
+        said = fork_server.printed_by("\n".join([*blocks, "print(result.output)"]))
 
     assert len(blocks) == 2
     assert said == "It depends.\n"
     assert [request.body["model"] for request in server.requests] == ["qwen3:8b"]
 
 
-def test_python_of_the_page_on_providers_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_providers_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     last = "print(agentnb.Session(model='lab/qwen3:8b').model)"
 
     assert len(blocks) == 2
-    assert run_python("\n".join([*blocks, last])) == "Is anybody there?\nlab/qwen3:8b\n"
+    assert fork_server.printed_by("\n".join([*blocks, last])) == "Is anybody there?\nlab/qwen3:8b\n"
 
 
-def test_python_of_the_page_on_testing_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_testing_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     last = """
@@ -380,7 +384,7 @@ except AssertionError as error:
     print(error)
 """
 
-    said = run_python("\n".join([*blocks, last]))
+    said = fork_server.printed_by("\n".join([*blocks, last]))
     # The number of a prompt's tokens is not fixed by this page.
     said = re.sub(r"· [\d,]+ tokens", "· N tokens", said)
 
@@ -402,7 +406,7 @@ except AssertionError as error:
 
 
 def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     text = (ROOT / "docs" / "regression.md").read_text(encoding="utf-8")
     *script, test_file = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
@@ -417,8 +421,8 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
         f"{test_file}"
     )
 
-    said = run_python("\n".join(script))
-    tests = run_python("""
+    said = fork_server.printed_by("\n".join(script))
+    tests = fork_server.printed_by("""
         import pytest
         options = ["-q", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider", "test_rivers.py"]
         for mode in ["--agentnb-mode=record"], []:
@@ -439,11 +443,11 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
     assert steps[-1] == {"run": "pytest --nbval --nbval-current-env notebooks/"}
 
 
-def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_delegation_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "delegation.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    answer, results, started = run_python("\n".join(blocks)).splitlines()
+    answer, results, started = fork_server.printed_by("\n".join(blocks)).splitlines()
     job, told = ast.literal_eval(results)
 
     assert answer == "Not the thermistor."
@@ -452,11 +456,13 @@ def test_python_of_the_page_on_delegation_runs_from_top_to_bottom() -> None:
     assert (len(blocks), started) == (2, "['One']")
 
 
-def test_python_of_the_page_on_threads_and_tasks_runs_from_top_to_bottom() -> None:
+def test_python_of_the_page_on_threads_and_tasks_runs_from_top_to_bottom(
+    fork_server: ForkServer,
+) -> None:
     text = (ROOT / "docs" / "threads-and-tasks.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
-    said = run_python("\n".join(blocks))
+    said = fork_server.printed_by("\n".join(blocks))
 
     assert len(blocks) == 2
     assert said.splitlines() == [

@@ -6,7 +6,6 @@ in one process, after only those cells of its lesson that it needs.
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests import lessons
+from tests.notebook.forked import ForkServer
 from tests.notebook.saved import load
 from tests.pages import run_cells
 
@@ -167,10 +167,10 @@ def cells(name: str, exercises: Exercises) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def said(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> dict[str, str]:
     """The output of each lesson's wrong answers, all run in one process."""
     pages = {f"{name}.ipynb": list(cells(name, wrong)) for name, wrong in EXERCISES.items()}
-    return run_cells(pages, tmp_path_factory.mktemp("exercises"), os.environ)
+    return run_cells(pages, tmp_path_factory.mktemp("exercises"), fork_server)
 
 
 @pytest.mark.parametrize("name", EXERCISES)

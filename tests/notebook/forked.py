@@ -2,6 +2,8 @@
 
 Each is a process of its own with an IPython kernel, and dies as any other. What a kernel imports
 first, and how long that takes, is not to be seen here: that is for `tests.notebook.kernel.started`.
+
+Programs start as quickly: `ForkServer.printed_by`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -23,7 +27,9 @@ from typing import IO, Any, cast
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
 
+from tests.main_module import run_as_main
 from tests.notebook.kernel import DEADLINE_S, Kernel
+from tests.support import NO_WORD_OF_SLOWNESS
 
 _IMPORTED = (
     "IPython.core.completerlib",
@@ -168,18 +174,39 @@ class ForkServer:
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
         output: Path | None = None,
+        errors: Path | None = None,
     ) -> Process:
-        """Start what `python ARGUMENTS` would: a kernel, or IPython.
+        """Start what `python ARGUMENTS` would: a kernel, IPython, or a program.
 
         Args:
-            arguments: `-m`, the module, and its own.
+            arguments: `-m`, the module, and its own; or `-c`, the code, and its own.
             cwd: By default this process's.
             env: By default this process's.
             output: A file for all that it prints, which is nowhere to be seen otherwise.
+            errors: A file for its error output alone.
         """
         given = dict(os.environ if env is None else env)
-        about = [[*arguments], str(cwd or Path.cwd()), given, str(output or os.devnull)]
-        return Process(self.ask("fork", about), self)
+        files = [str(output or os.devnull), str(errors or output or os.devnull)]
+        return Process(self.ask("fork", [[*arguments], str(cwd or Path.cwd()), given, files]), self)
+
+    def printed_by(self, code: str, *, debug: bool = True) -> str:
+        """Run `python -c CODE`, which must succeed without error output; return its output.
+
+        Like `tests.support.run_python`, but for the imports: what it proves of them is nothing.
+
+        Args:
+            code: The code.
+            debug: Whether asyncio is in its debug mode. Warnings are shown in either case.
+        """
+        begin = f"import warnings; warnings.simplefilter('default')\n{NO_WORD_OF_SLOWNESS}"
+        env = {**os.environ, "PYTHONASYNCIODEBUG": "1" if debug else ""}
+        with tempfile.TemporaryDirectory() as folder:
+            output, errors = Path(folder, "output"), Path(folder, "errors")
+            arguments = ["-c", begin + textwrap.dedent(code)]
+            status = self.popen(arguments, env=env, output=output, errors=errors).wait()
+            said = errors.read_text(encoding="utf-8")
+            assert (status, said) == (0, ""), said
+            return output.read_text(encoding="utf-8")
 
     def launch(
         self,
@@ -259,14 +286,19 @@ def _import(names: Iterable[str]) -> int:
     return len(found)
 
 
-def _be(arguments: list[str], folder: str, environment: dict[str, str], output: str) -> None:
+def _be(
+    arguments: list[str], folder: str, environment: dict[str, str], outputs: Sequence[str]
+) -> None:
     """Be what `python ARGUMENTS` is, and end as it does."""
-    printed = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for each, opened in enumerate((os.open(os.devnull, os.O_RDONLY), printed, printed)):
+    written = [os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for output in outputs]
+    for each, opened in enumerate((os.open(os.devnull, os.O_RDONLY), *written)):
         os.dup2(opened, each)
+        os.close(opened)  # a test may count open files
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    if arguments[0] == "-c":
+        run_as_main(arguments[1], arguments[2:])
     os.environ["JPY_PARENT_PID"] = str(os.getppid())  # a kernel ends with its parent
     module, *rest = arguments[arguments.index("-m") + 1 :]
     if module == "IPython":
