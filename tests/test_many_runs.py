@@ -1,26 +1,37 @@
 """A process holds no more after hundreds of runs than after the first.
 
-In fresh processes, since the whole process is measured.
+In processes of their own, since the whole process is measured.
 """
 
 from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.notebook.forked import SDKS, ForkServer
 from tests.soak.runs import faults_of, measured_in_a_fresh_process
-from tests.support import run_python
 
 # Warnings may be of a slow machine (asyncio) or a person's login (the SDK); a leak is an error.
 _QUIET = "import logging; logging.disable(logging.WARNING)"
 
 
-def told(code: str) -> Any:
-    """The JSON that a fresh process prints. It runs as a user's process, so a leak is real."""
-    return json.loads(run_python(f"{_QUIET}\n{textwrap.dedent(code)}", debug=False))
+Told = Callable[[str], Any]
+
+
+@pytest.fixture
+def told(fork_server: ForkServer) -> Told:
+    """Gives the JSON that a process prints. It runs as a user's process, so a leak is real."""
+    fork_server.preload(*SDKS)
+
+    def json_of(code: str) -> Any:
+        said = fork_server.printed_by(f"{_QUIET}\n{textwrap.dedent(code)}", debug=False)
+        return json.loads(said)
+
+    return json_of
 
 
 def test_hundreds_of_runs_of_every_fate_leave_nothing_behind() -> None:
@@ -32,7 +43,7 @@ def test_hundreds_of_runs_of_every_fate_leave_nothing_behind() -> None:
     assert faults_of(measures) == []
 
 
-def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
+def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind(told: Told) -> None:
     """Some are cancelled in mid-stream, from threads; all end, and none leaves anything behind."""
     seen = told(
         """
@@ -125,7 +136,7 @@ def test_fifty_trees_at_once_share_one_gate_and_leave_nothing_behind() -> None:
     assert after == before
 
 
-def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
+def test_many_runs_over_http_give_their_connections_and_files_back(told: Told) -> None:
     """Thirty in sequence, then fifty at once with some cut off, by the real SDK."""
     seen = told(
         """
@@ -209,7 +220,7 @@ def test_many_runs_over_http_give_their_connections_and_files_back() -> None:
     assert files_after is None or files_after <= files_before
 
 
-def test_calls_that_the_budget_halts_leave_nothing_in_the_http_client() -> None:
+def test_calls_that_the_budget_halts_leave_nothing_in_the_http_client(told: Told) -> None:
     left, statuses = told(
         """
         import gc, json, os
@@ -245,7 +256,9 @@ _BY_TOOLS = """delegation="tools", provider=by_agent({"root": [
 
 
 @pytest.mark.parametrize("by", [_BY_BLOCK, _BY_TOOLS], ids=["block", "tools"])
-def test_finished_run_goes_away_without_the_help_of_the_cyclic_collector(by: str) -> None:
+def test_finished_run_goes_away_without_the_help_of_the_cyclic_collector(
+    by: str, told: Told
+) -> None:
     left = told(
         """
         import gc, json, weakref

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.loopback import LoopbackServer, Reply
-from tests.support import DEADLINE_S, run_python
+from tests.notebook.forked import SDKS, ForkServer
+from tests.support import DEADLINE_S
 
 TALK = "This is the beginning of a long talk, and here is its end."
 BEGIN = """
@@ -37,9 +38,15 @@ def _key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-api03-not-a-real-key")
 
 
+@pytest.fixture
+def with_sdks(fork_server: ForkServer) -> ForkServer:
+    fork_server.preload(*SDKS)
+    return fork_server
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
 def test_forked_process_works_and_ends_and_the_parents_stream_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, with_sdks: ForkServer
 ) -> None:
     hold = threading.Event()
     code = f"""{BEGIN}
@@ -61,7 +68,7 @@ def test_forked_process_works_and_ends_and_the_parents_stream_goes_on(
         ThreadPoolExecutor(1) as pool,
     ):
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        printed = pool.submit(run_python, code)
+        printed = pool.submit(with_sdks.printed_by, code)
         server.wait_requests(3)
         hold.set()
         assert printed.result(DEADLINE_S) == f"At once.\n0\n{TALK}\n"
@@ -69,10 +76,12 @@ def test_forked_process_works_and_ends_and_the_parents_stream_goes_on(
         assert server.closed == []
 
 
-def test_process_that_ends_hangs_up_on_its_open_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_ends_hangs_up_on_its_open_run(
+    monkeypatch: pytest.MonkeyPatch, with_sdks: ForkServer
+) -> None:
     hold = threading.Event()
     with LoopbackServer({"Talk": Reply(text=TALK, hold=hold)}) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        assert run_python(f"{BEGIN}\n    sys.exit()") == ""
+        assert with_sdks.printed_by(f"{BEGIN}\n    sys.exit()") == ""
         server.wait_closed(1)
         server.wait_disconnected()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
 from tests.loopback import LoopbackServer, Reply
+from tests.notebook.forked import LAUNCHER, SDKS, ForkServer
 from tests.notebook.kernel import Kernel, started
 
 KEY = "sk-ant-api03-not-a-real-key"
@@ -19,7 +22,11 @@ def point_at(server: LoopbackServer, kernel: Kernel) -> None:
     )
 
 
-def test_restart_and_shutdown_hang_up_on_open_runs_and_nothing_has_to_be_killed() -> None:
+def test_restart_and_shutdown_hang_up_on_open_runs_and_nothing_has_to_be_killed(
+    monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
+) -> None:
+    fork_server.preload(*SDKS)
+    monkeypatch.setattr(LAUNCHER, fork_server.launch)  # the manager is Jupyter's own
     hold = threading.Event()
     cell = "%%spawn --model anthropic/claude-sonnet-5-5\nTalk."
     with (

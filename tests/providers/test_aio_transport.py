@@ -22,6 +22,7 @@ from agentnb.providers.http_client import ApiClient
 from tests.faults.wire import CLOSE, OPEN, START, delta, ending
 from tests.loopback import Act, LoopbackServer, Reply
 from tests.loopback.said import encoded
+from tests.notebook.forked import SDKS, ForkServer
 from tests.support import DEADLINE_S, run_python
 
 KEY = "sk-ant-api03-not-a-real-key"
@@ -352,12 +353,11 @@ def test_calls_go_on_without_aiohttp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
 def test_provider_that_was_not_closed_says_nothing_when_it_goes(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
+    fork_server.preload(*SDKS)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     code = """
-import anthropic  # once for both
-
 for is_deleted in (False, True):
     if os.fork() == 0:
         provider = AnthropicProvider()
@@ -370,7 +370,7 @@ for is_deleted in (False, True):
 """
     with LoopbackServer({"": "Hello."}) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
-        assert run_python(CALLING + code) == "Hello.\n" * 2
+        assert fork_server.printed_by(CALLING + code) == "Hello.\n" * 2
         server.wait_disconnected()
 
 
