@@ -122,7 +122,8 @@ SCENES = {
         (assistant_message("then that."),),
     ),
     "cut by the budget": Scene(
-        ["word " * 4000], status=AgentStatus.EXHAUSTED, settings={"budget": 3_000}
+        # In few pieces: their number does not matter, and the run is saved after each.
+        [("word" * 30 + " ") * 400], status=AgentStatus.EXHAUSTED, settings={"budget": 3_000}
     ),
     "tried again": Scene(
         [ServerFailed("no"), Reply("half", error=ServerFailed("down")), "whole"],
