@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import IPython
 import pytest
 from IPython.core.ultratb import VerboseTB
 
@@ -77,6 +78,11 @@ def closing() -> Iterator[Callable[[Any], Any]]:
         get_runtime().submit(provider.aclose()).result(DEADLINE_S)
 
 
+_NO_COLOURS: dict[str, Any] = (
+    {"theme_name": "nocolor"} if IPython.version_info >= (9,) else {"color_scheme": "NoColor"}
+)
+
+
 # -- where a text can appear -----------------------------------------------------------------------
 
 
@@ -86,7 +92,7 @@ def ways_out(error: BaseException, run: Run | None = None) -> Iterator[tuple[str
     yield "repr", repr(error)
     whole = traceback.TracebackException.from_exception(error, capture_locals=True)
     yield "traceback with locals", "".join(whole.format())
-    verbose: Any = VerboseTB()
+    verbose: Any = VerboseTB(**_NO_COLOURS)  # they take most of the time, and may part a key
     yield "IPython, verbose", verbose.text(type(error), error, error.__traceback__)
     yield "pickle", pickle.dumps(error).decode("latin-1")
     link: BaseException | None = error

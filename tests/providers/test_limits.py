@@ -255,7 +255,7 @@ ERRORS: dict[str, tuple[Callable[[], Reply], type[LlmError], str]] = {
         f'HOST answered 500: {{"error": {{"message": "{"y" * 276}… ({FIRST_MEGABYTE}). {LATER}',
     ),
     "gzip of 30 MB": (
-        lambda: _error(gzip.compress(b"x" * 30_000_000), content_encoding="gzip"),
+        lambda: _error(gzip.compress(b"x" * 30_000_000, 1), content_encoding="gzip"),
         ServerFailed,
         f"HOST answered 500: {'x' * 299}… ({FIRST_MEGABYTE}). {LATER}",
     ),
@@ -431,7 +431,7 @@ REPLIES: dict[str, tuple[Callable[[Wire], Reply], str]] = {
     ),
     "gzip of comments": (
         lambda _: Reply(
-            body=gzip.compress(LONG_COMMENT * 700),
+            body=gzip.compress(LONG_COMMENT * 700, 1),
             headers={"content-encoding": "gzip", "content-type": "text/event-stream"},
         ),
         "a reply of more than 67,108,864 bytes",
