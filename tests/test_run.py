@@ -42,6 +42,7 @@ from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run, _ByPanel
 from agentnb.runtime import get_runtime
 from agentnb.session import Session
+from tests.notebook.forked import ForkServer
 from tests.support import (
     DEADLINE_S,
     Hold,
@@ -51,7 +52,6 @@ from tests.support import (
     events_of,
     nothing_left_on_the_runtime,
     requests_of,
-    run_python,
     spawn,
 )
 
@@ -756,18 +756,24 @@ INTERRUPT = "os.kill(os.getpid(), signal.SIGINT)"
     ids=["process", "another thread"],
 )
 def test_interrupt_of_run_sync_cancels_the_run_and_raises_with_what_was_reached(
-    interrupt: str,
+    interrupt: str, fork_server: ForkServer
 ) -> None:
     provider = "ScriptedProvider([Reply('half of it', pause=streaming)])"
 
-    printed = run_python(_INTERRUPTED.format(provider=provider, interrupt=interrupt, then=""))
+    printed = fork_server.printed_by(
+        _INTERRUPTED.format(provider=provider, interrupt=interrupt, then="")
+    )
 
     assert printed == "cancelled half of it\n"
 
 
-def test_second_interrupt_gives_up_waiting_for_a_run_that_does_not_stop() -> None:
+def test_second_interrupt_gives_up_waiting_for_a_run_that_does_not_stop(
+    fork_server: ForkServer,
+) -> None:
     then = f"closing.wait(); {INTERRUPT}"
 
-    printed = run_python(_INTERRUPTED.format(provider="Stubborn()", interrupt=INTERRUPT, then=then))
+    printed = fork_server.printed_by(
+        _INTERRUPTED.format(provider="Stubborn()", interrupt=INTERRUPT, then=then)
+    )
 
     assert printed == "gave up, running\n"

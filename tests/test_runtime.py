@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from agentnb.runtime import Runtime, get_runtime
+from tests.notebook.forked import ForkServer
 from tests.support import DEADLINE_S, run_python
 
 
@@ -66,8 +67,8 @@ def test_close_ends_what_runs_then_closes_what_was_open_and_ends_the_thread() ->
     assert runtime.loop.is_closed()
 
 
-def test_process_with_an_open_run_exits_promptly_and_in_silence() -> None:
-    printed = run_python(
+def test_process_with_an_open_run_exits_promptly_and_in_silence(fork_server: ForkServer) -> None:
+    printed = fork_server.printed_by(
         """
         from agentnb import Reply, ScriptedProvider, Session
         from tests.support import Hold
@@ -82,8 +83,10 @@ def test_process_with_an_open_run_exits_promptly_and_in_silence() -> None:
     assert printed == "Run('x', running)\n"
 
 
-def test_process_with_a_run_that_does_not_stop_exits_in_silence_all_the_same() -> None:
-    printed = run_python(
+def test_process_with_a_run_that_does_not_stop_exits_in_silence_all_the_same(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
         """
         import asyncio, threading
         from agentnb import Reply, ScriptedProvider, Session
@@ -108,7 +111,10 @@ def test_process_with_a_run_that_does_not_stop_exits_in_silence_all_the_same() -
     assert printed == "Run('x', running)\n"
 
 
-def test_process_that_exits_closes_the_open_run_and_tells_its_events() -> None:
+def test_process_that_exits_closes_the_open_run_and_tells_its_events(
+    fork_server: ForkServer,
+) -> None:
+    # In an interpreter of its own: whose exit function was registered first is the point.
     printed = run_python(
         """
         import atexit
@@ -129,8 +135,10 @@ def test_process_that_exits_closes_the_open_run_and_tells_its_events() -> None:
     assert printed == "['agent_cancelled', 'run_finished']\n"
 
 
-def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() -> None:
-    printed = run_python(
+def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
         """
         import os, warnings
         from agentnb import Reply, ScriptedProvider, Session
@@ -156,8 +164,10 @@ def test_fork_leaves_a_working_runtime_in_the_child_and_the_run_in_the_parent() 
     assert printed == "in the child\nhalf of it\n"
 
 
-def test_system_exit_on_the_loop_does_not_take_the_other_runs_with_it() -> None:
-    said = run_python(
+def test_system_exit_on_the_loop_does_not_take_the_other_runs_with_it(
+    fork_server: ForkServer,
+) -> None:
+    said = fork_server.printed_by(
         """
         import asyncio
         from agentnb import ScriptedProvider, Session
@@ -174,8 +184,10 @@ def test_system_exit_on_the_loop_does_not_take_the_other_runs_with_it() -> None:
     assert said.strip() == "still here"
 
 
-def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there() -> None:
-    said = run_python(
+def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there(
+    fork_server: ForkServer,
+) -> None:
+    said = fork_server.printed_by(
         """
         import asyncio, os, threading, warnings
         from agentnb import Reply, ScriptedProvider, Session

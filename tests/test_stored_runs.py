@@ -26,7 +26,8 @@ from agentnb.run_store import MOST_SUMMARIES, _KernelRuns
 from agentnb.store.store import store_at
 from agentnb.store.threads import has_session, open_session
 from agentnb.store.transactions import MemoryTransactions
-from tests.support import DEADLINE_S, Hold, by_agent, run_python, spawn
+from tests.notebook.forked import ForkServer
+from tests.support import DEADLINE_S, Hold, by_agent, spawn
 
 DEFAULT = Path(".agentnb/agentnb.db")
 
@@ -496,7 +497,9 @@ def test_file_that_cannot_be_opened_gives_transactions_in_memory_and_is_told(
     ["with session:\n    pass\nprint(len(session.threads()))", "del session\ngc.collect()", ""],
     ids=["closed", "dropped", "alive at exit"],
 )
-def test_session_without_a_store_leaves_no_connection_open(end: str) -> None:
+def test_session_without_a_store_leaves_no_connection_open(
+    end: str, fork_server: ForkServer
+) -> None:
     code = """
     import gc
     import agentnb
@@ -505,7 +508,7 @@ def test_session_without_a_store_leaves_no_connection_open(end: str) -> None:
     run.result()
     print(len(session.threads()))
     """
-    said = run_python(f"{textwrap.dedent(code)}\n{end}\nprint(run.status)")
+    said = fork_server.printed_by(f"{textwrap.dedent(code)}\n{end}\nprint(run.status)")
     assert set(said.split()) == {"2", "completed"}
 
 
