@@ -21,8 +21,9 @@ from tests.browser.tree_page import Open, TreePage, a_tree_page, files_over_http
 
 _HERE = Path(__file__).parent
 _NO_BROWSER = (
-    "There is no Chromium on this machine. Install the package `chromium` (Debian, Ubuntu: "
-    "`apt-get install chromium`), or run `python -m playwright install chromium`."
+    "There is no Chromium on this machine. Install one (Debian: `apt-get install "
+    "chromium-headless-shell`; elsewhere the package `chromium`), or run `python -m playwright "
+    "install chromium`."
 )
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from playwright.sync_api import expect
 
+from tests.browser.chromium import find_chromium
 from tests.browser.desk import DARK, Desk
 from tests.browser.notebook import Notebook
 from tests.notebook.kernel import a_door
@@ -154,3 +160,16 @@ def test_page_can_be_dark_and_is_light_otherwise(desk: Desk) -> None:
     desk.tidy()
 
     assert desk.page.evaluate(colour) == "white"
+
+
+def test_browser_is_the_cheapest_that_the_machine_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "of-playwright"
+    driver: Any = SimpleNamespace(chromium=SimpleNamespace(executable_path=str(own)))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_chromium(driver) is None
+    for better in (own.name, "google-chrome", "chromium", "chromium-headless-shell"):
+        (tmp_path / better).touch(mode=0o755)
+        assert find_chromium(driver) == str(tmp_path / better)
