@@ -101,9 +101,13 @@ class Desk:
             self._page = self._load()
         return self._page
 
-    def another_page(self) -> Page:
-        """A second window on the same server, closed after the test."""
-        self._others.append(self._load())
+    def another_page(self, *, is_empty: bool = False) -> Page:
+        """A second window on the same server, closed after the test.
+
+        Args:
+            is_empty: Whether the test loads it.
+        """
+        self._others.append(self._empty() if is_empty else self._load())
         return self._others[-1]
 
     def notebook(self, *cells: str | Sequence[str], own_kernel: bool = False) -> Notebook:
@@ -192,9 +196,13 @@ class Desk:
         kernel: str | None = self._page.evaluate(_RUN_IF_IDLE, [_RESET, _PATIENCE_MS])
         return kernel
 
-    def _load(self) -> Page:
+    def _empty(self) -> Page:
         page = self._context.new_page()
         page.set_viewport_size({"width": SIZE[0], "height": SIZE[1]})
+        return page
+
+    def _load(self) -> Page:
+        page = self._empty()
         page.goto(f"{self.server.url}/lab?reset")
         page.wait_for_function("window.jupyterapp?.restored")
         page.evaluate("async () => { await jupyterapp.restored; jupyterapp.shell.collapseLeft(); }")

@@ -139,7 +139,7 @@ def test_page_that_is_too_slow_for_its_widgets_shows_them_after_a_reload(desk: D
     notebook = desk.notebook("import ipywidgets", "ipywidgets.IntSlider(value=3)")
     notebook.run(0, 1)
     notebook.save()
-    page = desk.another_page()
+    page = desk.another_page(is_empty=True)
     late = (
         "const own = setTimeout; setTimeout = (f, ms, ...a) => own(f, ms === 100 ? 3e3 : ms, ...a)"
     )
