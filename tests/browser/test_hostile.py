@@ -50,6 +50,8 @@ def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk) -> None:
     panel.expect_statuses(root="completed", _1="completed")
     expect(panel.node("root")).to_contain_text(as_shown("image"))
     expect(panel.text).to_contain_text("The answer: ")
+    for kind in HOSTILE:
+        expect(panel.text).to_contain_text(as_shown(kind))
 
     for number, kind in enumerate(HOSTILE, start=1):
         shown = as_shown(kind)
@@ -57,13 +59,12 @@ def test_hostile_text_is_shown_wherever_a_model_can_put_it(desk: Desk) -> None:
         expect(panel.node(calm)).to_contain_text(shown)
         expect(panel.node(broken)).to_contain_text(shown)
         expect(panel.node(broken)).to_have_attribute("data-status", "failed")
-        expect(panel.text).to_contain_text(shown)
         panel.select(broken)
         expect(panel.details).to_contain_text("It broke: ")
         expect(panel.details.locator("[data-fact=error]")).to_contain_text(shown)
         panel.select(calm)
         expect(panel.text).to_contain_text(shown)
-        panel.select("root")
+    panel.select("root")
     expect(panel.open_prompt()).to_contain_text(as_shown("frame"))
     foreign = panel.place.locator(".agentnb-tree-view").locator("img, script, style, iframe, a")
     expect(foreign).to_have_count(0)
@@ -189,9 +190,10 @@ def test_formulas_of_an_answer_are_typeset_and_change_nothing_else_on_the_page(d
     expect(notebook.output(2).locator("mjx-merror")).to_have_count(0)
     expect(notebook.output(2).locator("[style*='color: red'], [mathcolor]")).to_have_count(0)
     expect(formulas[3]).to_have_count(500)
+    said = notebook.output(3).text_content() or ""  # once: it is as long as a book
     for defining in DEFINING:
         for part in re.split(r"\s+(?=\$)", defining):
-            expect(notebook.output(3)).to_contain_text(part)
+            assert part in said
     before, after = (formulas[cell].first.inner_html() for cell in (0, 4))
     assert before == after
     # A text that crashes a page would do so each time it is opened.

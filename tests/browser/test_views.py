@@ -149,18 +149,18 @@ for thread in left:
 print("left:", [t.name for t in left if t.is_alive()])
 """
     notebook = desk.notebook(
-        scripted("{'root': [spawn('a'), 'Together.'] * 30}"), *["%%spawn\nDo it."] * 20, count
+        scripted("{'root': [spawn('a'), 'Together.'] * 4}"), *["%%spawn\nDo it."] * 4, count
     )
     notebook.run(0)
-    for cell in range(1, 21):
+    for cell in range(1, 5):
         notebook.run(cell)
-        # One after the other: a page that must make twenty at once may take longer than the two
+        # One after the other: a page that must make all at once may take longer than the two
         # seconds that anywidget gives a widget to come up.
         expect(Panel(notebook.output(cell)).node("1")).to_be_attached()
-    notebook.run(21)
+    notebook.run(5)
 
-    expect(notebook.output(21)).to_contain_text("left: []")
-    Panel(notebook.output(20)).expect_statuses(root="completed", _1="completed")
+    expect(notebook.output(5)).to_contain_text("left: []")
+    Panel(notebook.output(4)).expect_statuses(root="completed", _1="completed")
 
 
 def test_first_panel_of_a_kernel_shows_the_text_while_its_cell_blocks(desk: Desk) -> None:
