@@ -178,8 +178,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """Two more than cores: tests often wait for a page, a kernel or a pause."""
-    return (yield) + 2
+    """One more than cores: tests often wait for a page, a kernel or a pause."""
+    return (yield) + 1
 
 
 class _ByGroup(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
