@@ -138,6 +138,9 @@ class Runtime:
     async def _wind_down(self) -> bool:
         """Cancel all tasks and await the closers; false if a task does not end."""
         others = asyncio.all_tasks() - {asyncio.current_task()}
+        # Let each begin first. Cancelled before that, a task of anyio's never awaits the coroutine
+        # it wraps, and Python warns of that at the kernel's end.
+        await asyncio.sleep(0)
         for task in others:
             task.cancel()
         stuck: set[asyncio.Task[Any]] = set()

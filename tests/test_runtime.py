@@ -111,6 +111,36 @@ def test_process_with_a_run_that_does_not_stop_exits_in_silence_all_the_same(
     assert printed == "Run('x', running)\n"
 
 
+def test_process_whose_tasks_are_cancelled_before_they_begin_exits_in_silence(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
+        """
+        import asyncio, threading
+        import anyio
+        from agentnb.runtime import get_runtime
+
+        began = threading.Event()
+
+        async def host():
+            async with anyio.create_task_group() as children:
+                while True:
+                    children.start_soon(child)
+                    began.set()
+                    await asyncio.sleep(0)
+
+        async def child():
+            pass
+
+        get_runtime().submit(host())
+        began.wait()
+        print("one child, at every moment, has not begun")
+        """
+    )
+
+    assert printed == "one child, at every moment, has not begun\n"
+
+
 def test_process_that_exits_closes_the_open_run_and_tells_its_events(
     fork_server: ForkServer,
 ) -> None:
