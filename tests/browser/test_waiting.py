@@ -51,8 +51,8 @@ def test_rate_limit_is_shown_with_its_seconds_which_count_down(desk: Desk) -> No
     panel.expect_statuses(_1="waiting")
     node = panel.node("1")
 
-    expect(node).to_contain_text(re.compile(r"try again after: Too many calls.*\b5\d s"))
-    seconds = re.search(r"\b5\d s", node.locator(".agentnb-node-doing").inner_text())
+    expect(node).to_contain_text(re.compile(r"try again after: Too many calls.*\b\d+ s"))
+    seconds = re.search(r"\b\d+ s", node.locator(".agentnb-node-doing").inner_text())
     assert seconds is not None
     expect(node).not_to_contain_text(seconds[0])
     expect(node).to_contain_text(re.compile(r"try again after: Too many calls.*\b\d+ s"))

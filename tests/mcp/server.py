@@ -203,6 +203,10 @@ def main() -> None:
     if "hangs-at-start" in WORDS:
         sys.stderr.write("waiting for the database\n")
         time.sleep(600)
+    if "waits-at-start" in WORDS:
+        sys.stderr.write("waiting for the database\n")
+        sys.stdin.read()
+        return
     if "floods" in WORDS:
         streams = (sys.stdout, sys.stderr)
         floods = [threading.Thread(target=flood, args=(stream.write,)) for stream in streams]

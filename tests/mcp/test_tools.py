@@ -14,6 +14,7 @@ from agentnb import ScriptedProvider, Session
 from agentnb.core.errors import McpServerFailed
 from agentnb.core.events import ToolCallFinished, ToolCallReported
 from agentnb.errors import ConfigError
+from agentnb.tools.mcp import process
 from tests.mcp.scene import (
     called,
     is_alive,
@@ -25,7 +26,7 @@ from tests.mcp.scene import (
     until,
     use,
 )
-from tests.support import by_agent, spawn
+from tests.support import DEADLINE_S, by_agent, spawn
 
 
 def test_agent_has_the_tools_of_a_server_with_their_schemas_as_they_are() -> None:
@@ -262,7 +263,10 @@ def test_list_of_a_run_stays_and_the_next_run_has_the_new_one() -> None:
     assert of_runs[0] - of_runs[2] == {"t__write"}
 
 
-def test_runs_of_a_session_share_one_process_that_ends_with_it(tmp_path: Path) -> None:
+def test_runs_of_a_session_share_one_process_that_ends_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "EOF_PATIENCE_S", DEADLINE_S)
     log = tmp_path / "log"
     with session_with(server(f"log={log}"), script=["one", "two"]) as session:
         session.run_sync("One.")

@@ -52,8 +52,8 @@ def live(order: str, delay_s: str, *words: str) -> None:
         os.write(1, f"{what}\n".encode())
 
     if order == "interrupt":
-        say("begins")
         with suppress(KeyboardInterrupt, OrchestratorError):
+            say("begins")
             session.run_sync("Go.")
         with suppress(KeyboardInterrupt):  # it may come late
             session.close()

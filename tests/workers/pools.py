@@ -46,6 +46,13 @@ class Pool:
     def running(self, code: str, agent: str = "a") -> Coroutine[Any, Any, Ran]:
         return self.workers.run(agent, code, report=self.reports.append, on_wait=self.waits.append)
 
+    def limit(self, limits: Limits) -> None:
+        """Limit the workers that live. Those that start later have the pool's first limits."""
+        self.workers.limits = limits  # for the words that an agent is told
+        for seat in self.workers._seats.values():
+            if seat.worker is not None:
+                seat.worker._limits = limits
+
     def end(self, agent: str = "a") -> Returned:
         return self.wait(self.workers.end(agent))
 
@@ -55,7 +62,7 @@ class Pool:
 
 
 def quick(**limits: Any) -> Limits:
-    return Limits(**{"memory": 400_000_000, "time_s": 20.0, **limits})
+    return Limits(**{"memory": 400_000_000, "time_s": LONG_S, **limits})
 
 
 def in_the_end(is_so: Callable[[], object]) -> bool:
