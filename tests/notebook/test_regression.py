@@ -11,18 +11,20 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import pytest
 from nbclient import NotebookClient
 
 import agentnb
-from agentnb.core.errors import InvalidRequest
+from agentnb.core.errors import InvalidRequest, NotRecorded
 from agentnb.repeat import counted_anew
 from agentnb.testing import Reply, by_agent, spawn
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.kernel import DEADLINE_S
 from tests.notebook.saved import code, load, notebook, save
+from tests.pages import ROOT, blocks_of
 
 TASK = "Which river is longer?"
 AGENTS: dict[str, Any] = {
@@ -44,6 +46,19 @@ SETUP = """\
 import agentnb
 session = agentnb.configure(provider=agentnb.ScriptedProvider([]), store=None)
 assert session.mode.name == "replay", session.mode"""
+PAGE = "docs/regression.md"
+# In CI the script is empty: only the cassette can answer.
+IN_CI_WITHOUT_A_MODEL = f"""\
+import os
+import agentnb
+from agentnb.testing import by_agent, spawn
+answers = {{
+    "root": [spawn("the Danube", "the Rhine"), {AGENTS["root"][1]!r}],
+    "the Danube": {AGENTS["the Danube"]!r},
+    "the Rhine": {AGENTS["the Rhine"]!r},
+}}
+model = agentnb.ScriptedProvider([]) if "CI" in os.environ else by_agent(answers)
+session = agentnb.configure(provider=model, store=None)"""
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +85,8 @@ def report(
         patch.delenv("AGENTNB_CASSETTE")  # nbval tells the notebook's name
         patch.setenv("AGENTNB_MODE", "live")  # the option comes before it
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
-        return dict(zip(["setup", *CHANGES], nbval(folder), strict=True))
+        report = nbval(folder, "--agentnb-mode=replay")
+        return dict(zip(["setup", *CHANGES], report, strict=True))
 
 
 def record(cassette: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -83,24 +99,25 @@ def record(cassette: Path, changes: Mapping[str, Mapping[str, Any]]) -> None:
             session.spawn(TASK, name=name).result(DEADLINE_S)
 
 
-def nbval(folder: Path) -> list[str | None]:
+def nbval(folder: Path, *options: str) -> list[str | None]:
     """What it says of each cell, in order; `None` if that passed."""
     for _ in range(3):
-        done, cells = nbval_once(folder)
+        done, cells = nbval_once(folder, *options)
         if not any(cell.find("error") is not None for cell in cells):
             break  # else its kernel did not start: others that start now may have taken its ports
     else:
         raise AssertionError(done.stdout + done.stderr)
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.returncode in (0, 1), done.stdout + done.stderr
     return [None if (wrong := cell.find("failure")) is None else wrong.text for cell in cells]
 
 
-def nbval_once(folder: Path) -> tuple[subprocess.CompletedProcess[str], list[ET.Element]]:
+def nbval_once(
+    folder: Path, *options: str
+) -> tuple[subprocess.CompletedProcess[str], list[ET.Element]]:
     plugins = ["-p", "nbval.plugin", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider"]
-    options = ["--nbval", "--nbval-current-env", "--agentnb-mode=replay"]
-    options += ["--junitxml=report.xml", "--color=no"]
+    own = ["--nbval", "--nbval-current-env", "--junitxml=report.xml", "--color=no"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugins, *options, "lesson.ipynb"],
+        [sys.executable, "-m", "pytest", *plugins, *own, *options, "lesson.ipynb"],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -133,6 +150,59 @@ def test_change_fails_its_cell_and_the_report_shows_it(
 
     assert said is not None
     assert [line for line in told if line not in said] == []
+
+
+def test_notebook_that_was_recorded_as_the_page_says_passes_in_ci_without_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
+) -> None:
+    first, mode = (code(block.code) for block in blocks_of(PAGE) if block.language == "ipython")
+    cassette = tmp_path / "lesson.cassette.jsonl"
+    lesson = notebook(
+        first, mode, code(IN_CI_WITHOUT_A_MODEL), code(f"%%spawn --name rivers\n{TASK}")
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also ours, where it is installed
+    monkeypatch.delenv("CI", raising=False)
+    with monkeypatch.context() as patch:
+        patch.setenv("AGENTNB_CASSETTE", str(cassette))  # nbclient tells no notebook's name
+        patch.setattr(LAUNCHER, fork_server.launch)
+        NotebookClient(lesson, timeout=int(DEADLINE_S), kernel_name="python3").execute()
+    assert "Mode: record" in str(mode.outputs)
+
+    lesson.cells.remove(mode)
+    save(lesson, tmp_path / "lesson.ipynb")
+    recorded = cassette.read_bytes()
+    monkeypatch.setenv("CI", "true")
+
+    assert nbval(tmp_path) == [None] * 3
+    assert cassette.read_bytes() == recorded
+
+
+def test_page_quotes_what_is_said_of_a_call_that_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answers = {"How long is the Danube?": "2850 km.", "How long is the Rhine?": "1233 km."}
+    provider = by_agent(answers)
+    provider.name = "anthropic"
+
+    def run(mode: str, *tasks: str) -> None:
+        session = agentnb.Session(
+            agentnb.settings.DEFAULT_MODEL,
+            provider=provider,
+            mode=mode,
+            cassette="rivers.cassette.jsonl",
+            store=None,
+        )
+        with counted_anew():
+            session.spawn_all(tasks, name="rivers").result(DEADLINE_S)
+
+    run("record", *answers)
+    with pytest.raises(NotRecorded) as raised:
+        run("replay", "How long is the Danube?", "How long is the Rhône?")
+
+    quoted = indent(f"NotRecorded: {raised.value}\n", "  ")
+    assert f"```text\n{quoted}  ```" in (ROOT / PAGE).read_text(encoding="utf-8")
 
 
 def test_jupyter_execute_in_ci_stops_before_the_first_call_and_says_what_to_set(
