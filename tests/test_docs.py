@@ -100,12 +100,14 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
 
 
-# Not `'agentnb[dask]'`, which adds to what is installed, and not a file, `./agentnb-…`.
+# Not a file, `./agentnb-…`, and not `'agentnb[dask]'`, which adds to an agentnb that is installed.
 FROM_PYPI = re.compile(
     r"pip\}? install\b[^\n`]*[\s'\"]agentnb(?![\w\[./-]| @)"
     r"|pip\}? install\b[^\n`]*(?:-U|--upgrade)\b[^\n`]*\bagentnb(?!-)"
     r"|\bagentnb(?:\[\w+\])?[=~<>]=\d|install agentnb=="
 )
+# A message or a notebook knows that agentnb is installed; the reader of a page may have none.
+FROM_PYPI_WITH_EXTRA = re.compile(r"pip\}? install\b[^\n`]*[\s'\"]agentnb\[")
 
 
 def test_no_page_and_no_message_installs_the_project_of_that_name_on_pypi() -> None:
@@ -119,6 +121,9 @@ def test_no_page_and_no_message_installs_the_project_of_that_name_on_pypi() -> N
 
     assert len(texts) > 100
     assert {file: found[0] for file, t in texts.items() if (found := FROM_PYPI.search(t))} == {}
+    pages = {file: texts[file] for file in files}
+    extra = FROM_PYPI_WITH_EXTRA
+    assert {file: found[0] for file, t in pages.items() if (found := extra.search(t))} == {}
     for line in (
         "pip install agentnb",
         "pip install -q 'agentnb' nbval",
@@ -128,6 +133,8 @@ def test_no_page_and_no_message_installs_the_project_of_that_name_on_pypi() -> N
         assert FROM_PYPI.search(line), line
     for line in ("pip install 'agentnb[openai]'", "pip install ./agentnb-0.2.0-py3-none-any.whl"):
         assert not FROM_PYPI.search(line), line
+    assert extra.search("run `pip install -U 'agentnb[openai]'`")
+    assert not extra.search("RUN pip install '/opt/agentnb[lab,code]' pandas")
 
 
 def _strings(code: ast.Module) -> list[str]:
