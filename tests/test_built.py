@@ -143,6 +143,8 @@ def test_citation_is_of_this_version() -> None:
 
     assert citation["cff-version"] == "1.2.0"
     assert citation["version"] == agentnb.__version__ == PROJECT["version"]
+    released = f"\n## [{citation['version']}] - {citation['date-released']}\n"
+    assert released in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert citation["title"] == "agentnb"
     assert citation["license"] == PROJECT["license"]
     assert citation["authors"] == [{"name": "agentnb contributors"}]
