@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>```+)(?P<info>[^\n`]*)\n(?P<code>.*?)^ *(?P=fence) *$", re.M | re.S
 )
-_REASON = re.compile(r"<!-- no-run: (\S.{9,}) -->\n *\Z")
+_REASON = re.compile(r"<!-- (?:no-run|shown): (\S.{9,}) -->\n *\Z")
 # Each page has its own folder and names, in one process, since IPython takes a while to start.
 _CELLS = """
 import json, os, sys
@@ -43,7 +43,7 @@ class CodeBlock:
     runs: bool
     """False if it is marked `no-run`."""
     reason: str | None
-    """The reason for `no-run`, from the comment above the block."""
+    """From the comment above the block: the reason for `no-run`, or what checks a shown text."""
 
 
 def blocks_of(page: str) -> list[CodeBlock]:
@@ -56,6 +56,16 @@ def blocks_of(page: str) -> list[CodeBlock]:
         code = match["code"]
         found.append(CodeBlock(language, code, "no-run" not in words, reason and reason[1]))
     return found
+
+
+def code_of(page: str, language: str = "python") -> list[str]:
+    """All blocks of a page in a language that are to be run."""
+    return [b.code for b in blocks_of(page) if b.language == language and b.runs]
+
+
+def without_code(text: str) -> str:
+    """A page without its fenced blocks."""
+    return _BLOCK.sub("", text)
 
 
 def cells_of(page: str) -> list[str]:

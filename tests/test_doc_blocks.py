@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from itertools import zip_longest
@@ -10,16 +11,19 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agentnb.config import load_config
 from tests.loopback import LoopbackServer
 from tests.notebook.forked import SDKS, ForkServer
-from tests.pages import ROOT, blocks_of, cells_of, run_cells
+from tests.pages import ROOT, blocks_of, cells_of, code_of, run_cells
 
 PAGES = [
     *sorted(path.name for path in ROOT.glob("*.md")),
     *sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md")),
 ]
-# Blocks that are shown but not run; other tests compare many of them with the code.
-SHOWN = {"json", "yaml", "xml", "text", "dockerfile", "{toctree}", "{eval-rst}"}
+# Blocks that are shown but not run: the page says what checks them.
+SHOWN = {"xml", "text", "dockerfile"}
+READ = {"json", "yaml"}  # by a test below
+BUILT = {"{toctree}", "{eval-rst}"}  # by `make docs`
 
 # Code that this file puts before a page's first block, before its second, and so on.
 RUN_HERE = {
@@ -100,7 +104,7 @@ RUN_ELSEWHERE = {
 
 @pytest.mark.parametrize("page", PAGES)
 def test_block_is_run_or_says_why_it_is_not(page: str) -> None:
-    blocks = [block for block in blocks_of(page) if block.language not in SHOWN]
+    blocks = [each for each in blocks_of(page) if each.language not in SHOWN | READ | BUILT]
     run = {block.language for block in blocks if block.runs}
 
     assert {block.language for block in blocks} <= {"python", "ipython", "bash", "sql"}
@@ -111,8 +115,53 @@ def test_block_is_run_or_says_why_it_is_not(page: str) -> None:
         assert (page in RUN_HERE) != (page in RUN_ELSEWHERE)
     if page in RUN_ELSEWHERE:
         test = (ROOT / RUN_ELSEWHERE[page]).read_text(encoding="utf-8")
-        assert f'"{Path(page).name}"' in test
-        assert "ipython" not in run
+        assert run <= {"python", "sql", "bash"}
+        for language in run:
+            call = f'code_of("{page}")' if language == "python" else f'"{page}", "{language}")'
+            assert call in test
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_shown_block_names_what_checks_it(page: str) -> None:
+    shown = [block for block in blocks_of(page) if block.language in SHOWN]
+
+    assert [block.code for block in shown if block.reason is None] == []
+    for block in shown:
+        for test in re.findall(r"tests/[\w/]+\.py", block.reason or ""):
+            code = (ROOT / test).read_text(encoding="utf-8")
+            assert f'"{page}"' in code or f'"{Path(page).name}"' in code, block.code
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_yaml_of_a_page_has_no_mistake(page: str, tmp_path: Path) -> None:
+    for name in ("prompts/reviewer.md", "STYLE.md"):  # which a file on a page may name
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    file = tmp_path / "agentnb.yaml"
+    for code in code_of(page, "yaml"):
+        if "jobs" in yaml.safe_load(code):
+            _check_workflow(code)
+            continue
+        file.write_text(code, encoding="utf-8")
+        assert load_config(file).broken == {}
+
+
+def _check_workflow(code: str) -> None:
+    """Check a workflow's keys, as GitHub knows them: of the ones that the pages use."""
+    workflow = yaml.load(code, yaml.BaseLoader)  # for YAML 1.1 the key `on` is true
+    assert workflow.keys() == {"name", "on", "jobs"}
+    for job in workflow["jobs"].values():
+        assert job.keys() == {"runs-on", "steps"}
+        for step in job["steps"]:
+            assert len(step.keys() & {"run", "uses"}) == 1
+            assert step.keys() <= {"run", "uses", "with", "name"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_json_of_a_page_can_be_read(page: str) -> None:
+    for code in code_of(page, "json"):
+        lines = code.splitlines() if page == "docs/cassette.md" else [code]
+        assert [type(json.loads(line)) for line in lines] == [dict] * len(lines)
 
 
 def test_commands_of_the_readme_are_those_of_ci() -> None:
@@ -185,28 +234,26 @@ def test_blocks_of_a_page_run_from_top_to_bottom(said: dict[str, str], page: str
 def test_page_on_ci_records_and_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
-    page = "run-in-ci.md"
-    python, record, replay = (
-        block for block in blocks_of(f"docs/how-to/{page}") if block.language in ("python", "bash")
-    )
-    (workflow,) = (b for b in blocks_of(f"docs/how-to/{page}") if b.language == "yaml")
+    (python,) = code_of("docs/how-to/run-in-ci.md")
+    record, replay = code_of("docs/how-to/run-in-ci.md", "bash")
+    (workflow,) = code_of("docs/how-to/run-in-ci.md", "yaml")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
     monkeypatch.setenv("AGENTNB_DEMO_PACE_S", "0")
     monkeypatch.setenv("CI", "true")
-    (tmp_path / "test_rivers.py").write_text(python.code, encoding="utf-8")
+    (tmp_path / "test_rivers.py").write_text(python, encoding="utf-8")
 
     tests = fork_server.printed_by(f"""
         import pytest
         options = ["-q", "-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider"]
-        for command in {record.code.split()!r}, {replay.code.split()!r}:
+        for command in {record.split()!r}, {replay.split()!r}:
             assert pytest.main([*options, *command[1:]]) == 0
     """)
 
     assert tests.count("1 passed") == 2
     (cassette,) = (tmp_path / "cassettes" / "test_rivers").iterdir()
     assert cassette.name == "test_answer_comes_of_three_parts.cassette.jsonl"
-    steps = yaml.safe_load(workflow.code)["jobs"]["replay"]["steps"]
+    steps = yaml.safe_load(workflow)["jobs"]["replay"]["steps"]
     assert steps[-2:] == [
         {"run": "pytest"},
         {"run": "pytest --nbval --nbval-current-env notebooks/"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import dataclasses
 import pkgutil
 import re
@@ -16,13 +17,17 @@ import yaml
 import agentnb
 from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
+from agentnb.core.spawn import parse_spawn_instructions
+from agentnb.core.types import CompletionRequest, SpawnMode
 from agentnb.settings import Settings
 from agentnb.tasks.wording import format_task_assignment, format_task_completion
+from agentnb.testing import Reply, by_agent, tool_calls, tool_results_in
 from agentnb.workers.inside.figures import MOST_FIGURES
 from agentnb.workers.inside.leaving import MOST_NODES
 from agentnb.workers.worker import Limits
 from tests.loopback import LoopbackServer
 from tests.notebook.forked import ForkServer
+from tests.pages import code_of, without_code
 
 ROOT = Path(__file__).parent.parent
 
@@ -93,11 +98,29 @@ def test_files_that_a_document_names_exist(document: str) -> None:
     named = re.findall(
         r"`((?:docs|notebooks|tests|binder)/[\w./-]*|[A-Z]+\.md|\.ci/run|pyproject\.toml)`", text
     )
-    named += re.findall(r"\]\(([\w./-]+)\)", text)
+    named += re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text)
 
     folder = (ROOT / document).parent
     assert named
     assert [n for n in named if not ((folder / n).exists() or (ROOT / n).exists())] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_anchor_of_a_link_is_a_heading(page: str) -> None:
+    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", (ROOT / page).read_text(encoding="utf-8"))
+
+    anchors = {
+        target: _anchors((ROOT / page).parent / target if target else ROOT / page)
+        for target, _ in links
+    }
+    assert [f"{t}#{anchor}" for t, anchor in links if anchor not in anchors[t]] == []
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    text = without_code(page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 # Not a file, `./agentnb-…`, and not `'agentnb[dask]'`, which adds to an agentnb that is installed.
@@ -222,8 +245,7 @@ def test_every_guarantee_names_an_existing_test() -> None:
 
 
 def test_python_of_the_page_on_tools_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
-    text = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/tools.md")
     call = """
 script = ScriptedProvider([Reply(tool_uses=(ToolUse("1", "read_pages", {"pages": 2}),)), "Read."])
 run = agentnb.Session(provider=script, tools=[read_pages]).spawn("Read.")
@@ -253,8 +275,7 @@ print([e.event.text for e in run.events if e.event.kind == "tool_call_reported"]
 def test_python_of_the_page_on_mcp_servers_runs_from_top_to_bottom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
-    text = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/mcp.md")
     monkeypatch.chdir(tmp_path)  # it writes a file
 
     patient = "from agentnb.tools.mcp import transport\ntransport.CONNECT_S = 120\n"
@@ -267,7 +288,7 @@ def test_python_of_the_page_on_objects_in_words_says_what_the_page_says(
     fork_server: ForkServer,
 ) -> None:
     text = (ROOT / "docs" / "objects.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/objects.md")
     (quoted,) = re.findall(r"^```text\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
     said = fork_server.printed_by("\n".join(blocks), debug=False)
@@ -291,8 +312,7 @@ def test_python_of_the_page_on_clusters_runs_from_top_to_bottom(
 ) -> None:
     # At its end Dask may report a heartbeat without a receiver.
     monkeypatch.setenv("DASK_LOGGING__DISTRIBUTED", "critical")
-    text = (ROOT / "docs" / "cluster.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/cluster.md")
     # A script starts itself again in processes: as the page says, only below this line.
     indented = "\n".join("    " + line for line in "\n".join(blocks).splitlines())
 
@@ -303,8 +323,7 @@ def test_python_of_the_page_on_clusters_runs_from_top_to_bottom(
 def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom(
     fork_server: ForkServer,
 ) -> None:
-    text = (ROOT / "docs" / "kernel-data.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/kernel-data.md")
 
     said = fork_server.printed_by("\n".join(blocks), debug=False)
 
@@ -324,8 +343,7 @@ def test_python_of_the_page_on_a_persons_data_runs_from_top_to_bottom(
 
 
 def test_python_of_the_page_on_telemetry_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
-    text = (ROOT / "docs" / "telemetry.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    (block,) = code_of("docs/telemetry.md")
 
     names = fork_server.printed_by(block, debug=False).splitlines()
 
@@ -358,8 +376,7 @@ def test_page_on_a_persons_data_names_the_limits_of_the_code() -> None:
 def test_python_of_the_page_on_local_models_runs_on_a_local_server(
     monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
-    text = (ROOT / "docs" / "local-models.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/local-models.md")
     with LoopbackServer({"Compare": "It depends."}) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
         said = fork_server.printed_by("\n".join([*blocks, "print(result.output)"]))
@@ -370,8 +387,7 @@ def test_python_of_the_page_on_local_models_runs_on_a_local_server(
 
 
 def test_python_of_the_page_on_providers_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
-    text = (ROOT / "docs" / "providers.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/providers.md")
     last = "print(agentnb.Session(model='lab/qwen3:8b').model)"
 
     assert len(blocks) == 2
@@ -380,7 +396,7 @@ def test_python_of_the_page_on_providers_runs_from_top_to_bottom(fork_server: Fo
 
 def test_python_of_the_page_on_testing_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
     text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/testing.md")
     last = """
 import asyncio
 for check in provider_contract(factory):
@@ -416,7 +432,7 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
 ) -> None:
     text = (ROOT / "docs" / "regression.md").read_text(encoding="utf-8")
-    *script, test_file = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    *script, test_file = code_of("docs/regression.md")
     (workflow,) = re.findall(r"^```yaml\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
@@ -451,8 +467,7 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
 
 
 def test_python_of_the_page_on_delegation_runs_from_top_to_bottom(fork_server: ForkServer) -> None:
-    text = (ROOT / "docs" / "delegation.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/delegation.md")
 
     answer, results, started = fork_server.printed_by("\n".join(blocks)).splitlines()
     job, told = ast.literal_eval(results)
@@ -463,11 +478,47 @@ def test_python_of_the_page_on_delegation_runs_from_top_to_bottom(fork_server: F
     assert (len(blocks), started) == (2, "['One']")
 
 
+def test_page_on_delegation_shows_a_block_that_is_understood() -> None:
+    (block,) = code_of("docs/delegation.md", "xml")
+
+    understood = parse_spawn_instructions(block)
+
+    assert understood is not None
+    assert (understood.mode, len(understood.tasks)) == (SpawnMode.PARALLEL, block.count("<agent "))
+
+
+def test_page_on_delegation_quotes_the_blocks_of_jobs() -> None:
+    async def never(request: CompletionRequest) -> Reply:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def stop_second(request: CompletionRequest) -> Reply:
+        return tool_calls(("spawn_cancel", {"job_ids": tool_results_in(request)[1]}))
+
+    def wait_for_three(request: CompletionRequest) -> Reply:
+        one, two, *_ = tool_results_in(request)
+        return tool_calls(("spawn_await", {"job_ids": f"{one},{two},ffffff"}))
+
+    (quoted,) = code_of("docs/delegation.md", "text")
+    ask = tool_calls(("spawn", {"task": "first"}), ("spawn", {"task": "second"}))
+    provider = by_agent(
+        {
+            "root": [ask, stop_second, wait_for_three, "Done."],
+            "first": quoted.splitlines()[1],
+            "second": never,
+        }
+    )
+    session = agentnb.Session(provider=provider, delegation="tools", store=None)
+    session.run_sync("Weigh a thermistor.")
+
+    one, two, _, blocks = tool_results_in(provider.requests[-1])
+    assert blocks.replace(one, "6b86b2").replace(two, "d4735e") == quoted.strip()
+
+
 def test_python_of_the_page_on_threads_and_tasks_runs_from_top_to_bottom(
     fork_server: ForkServer,
 ) -> None:
-    text = (ROOT / "docs" / "threads-and-tasks.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    blocks = code_of("docs/threads-and-tasks.md")
 
     said = fork_server.printed_by("\n".join(blocks))
 

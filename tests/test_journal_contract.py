@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from agentnb.store.journal import SqliteJournal
 from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._handed import Bench
+from tests.pages import code_of
 from tests.support import run_python
 
 ROOT = Path(__file__).parent.parent
@@ -385,8 +385,7 @@ def test_contract_needs_no_pytest() -> None:
 
 
 async def test_journal_of_the_page_notes_the_ends(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "journal.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    code, _ = code_of("docs/journal.md")
     names: dict[str, Any] = {}
     exec(code, names)
     journal = names["EndsInAFile"](tmp_path / "ends.txt")
@@ -399,8 +398,7 @@ async def test_journal_of_the_page_notes_the_ends(tmp_path: Path) -> None:
 
 
 async def test_checks_of_the_page_pass() -> None:
-    page = (ROOT / "docs" / "journal.md").read_text(encoding="utf-8")
-    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    _, code = code_of("docs/journal.md")
     names: dict[str, Any] = {}
     exec(code, names)
 

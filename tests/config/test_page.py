@@ -10,7 +10,7 @@ import pytest
 
 from agentnb.config import load_config
 from agentnb.config.schema import Section
-from agentnb.errors import ConfigError
+from agentnb.errors import ConfigError, UntrustedSettings
 from agentnb.notebook.settings import settings_text
 from agentnb.session import Session
 from agentnb.settings import SETTINGS, Settings
@@ -81,6 +81,20 @@ def test_mistakes_of_the_page_are_told_in_these_words(project: Path) -> None:
         load_config("agentnb.yaml")
 
     assert f"```text\n{raised.value}\n```" in PAGE
+
+
+def test_page_quotes_the_refusal_of_a_file_that_is_not_trusted(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret-1")
+    server = "{base_url: 'https://gpu.example/v1', api_key_env: AWS_SECRET_ACCESS_KEY}"
+    (project / "agentnb.yaml").write_text(f"llm: {{providers: {{openai: {server}}}}}")
+
+    with pytest.raises(UntrustedSettings) as raised:
+        Session("openai/m").run_sync("Say hello")
+
+    first, _ = str(raised.value).split(" If you know", 1)
+    assert f"```text\nUntrustedSettings: {first} …\n```" in PAGE
 
 
 def test_table_of_the_page_has_all_settings_as_they_are() -> None:

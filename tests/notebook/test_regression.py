@@ -11,7 +11,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from agentnb.testing import Reply, by_agent, spawn
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.kernel import DEADLINE_S
 from tests.notebook.saved import code, load, notebook, save
-from tests.pages import ROOT, blocks_of
+from tests.pages import ROOT, blocks_of, code_of
 
 TASK = "Which river is longer?"
 AGENTS: dict[str, Any] = {
@@ -203,6 +203,14 @@ def test_page_quotes_what_is_said_of_a_call_that_is_not_recorded(
 
     quoted = indent(f"NotRecorded: {raised.value}\n", "  ")
     assert f"```text\n{quoted}  ```" in (ROOT / PAGE).read_text(encoding="utf-8")
+
+
+def test_page_quotes_what_is_said_of_an_agent_with_another_status(
+    report: Mapping[str, str | None],
+) -> None:
+    (quoted,) = (text for text in code_of(PAGE, "text") if "(- saved, + now)" in text)
+
+    assert dedent(quoted) in (report["another-status"] or "")
 
 
 def test_jupyter_execute_in_ci_stops_before_the_first_call_and_says_what_to_set(

@@ -18,10 +18,11 @@ from agentnb.core.types import Role, ToolUse
 from agentnb.store import queue, threads
 from agentnb.store.schema import migrate
 from agentnb.store.store import store_at
+from tests.pages import code_of
 from tests.support import DEADLINE_S, by_agent, spawn
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "store.md").read_text(encoding="utf-8")
-QUESTIONS = re.findall(r"^```sql\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+QUESTIONS = code_of("docs/store.md", "sql")
 
 
 @agentnb.tool
