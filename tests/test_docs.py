@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
+import json
 import pkgutil
 import re
 import typing
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +20,8 @@ import agentnb
 from agentnb.core.durable import Priority, Task, TaskNote, TaskStatus
 from agentnb.core.events import Event
 from agentnb.core.spawn import parse_spawn_instructions
-from agentnb.core.types import CompletionRequest, SpawnMode
+from agentnb.core.types import AgentStatus, CompletionRequest, SpawnMode
+from agentnb.modes import MODES
 from agentnb.settings import Settings
 from agentnb.tasks.wording import format_task_assignment, format_task_completion
 from agentnb.testing import Reply, by_agent, tool_calls, tool_results_in
@@ -230,6 +233,34 @@ def test_every_page_is_in_the_navigation_of_the_site() -> None:
 
     pages = {*(ROOT / "docs").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")}
     assert pages - listed == set()
+
+
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+TERMS = [term for row in re.findall(r"^\| (.+?) \|", GLOSSARY, re.M) for term in row.split(", ")]
+LESSONS = sorted(ROOT.glob("notebooks/*.ipynb"))
+NOT_A_TERM = {"not"}  # but set in bold by a lesson
+COMMON_TERMS = """
+agent answer approval budget call cancel cassette chain conversation depth delegate event job judge
+limit message mode model outline panel path pause person plan pool profile prompt provider
+question recover replay result root run script session status store sub-agent synthesis task thread
+token tool tree turn worker
+"""
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
+def test_term_that_a_lesson_sets_in_bold_is_in_the_glossary(lesson: Path) -> None:
+    cells = json.loads(lesson.read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(each["source"]) for each in cells if each["cell_type"] == "markdown")
+    bold = set(re.findall(r"(?<!\*)\*\*([a-z][a-z -]+)\*\*(?!\*)", text))
+
+    assert {t for t in bold - NOT_A_TERM if not {t, t.removesuffix("s")} & {*TERMS}} == set()
+
+
+def test_glossary_has_the_common_terms_once_and_each_status_and_mode() -> None:
+    assert [term for term, times in Counter(TERMS).items() if times > 1] == []
+    assert [each.value for each in AgentStatus if f"`{each}`" not in GLOSSARY] == []
+    assert [each for each in MODES if f"`{each}`" not in GLOSSARY] == []
+    assert {*COMMON_TERMS.split()} - {*TERMS} == set()
 
 
 def test_every_guarantee_names_an_existing_test() -> None:
