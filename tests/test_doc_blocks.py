@@ -252,7 +252,7 @@ def test_page_on_ci_records_and_replays(
 
     assert tests.count("1 passed") == 2
     (cassette,) = (tmp_path / "cassettes" / "test_rivers").iterdir()
-    assert cassette.name == "test_answer_comes_of_three_parts.cassette.jsonl"
+    assert cassette.name == "test_answer_has_three_parts.cassette.jsonl"
     steps = yaml.safe_load(workflow)["jobs"]["replay"]["steps"]
     assert steps[-2:] == [
         {"run": "pytest"},
