@@ -8,12 +8,13 @@ the fold of its events, and nothing left running.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -257,6 +258,19 @@ async def until(holds: Callable[[], object]) -> None:
             # A loop that never sleeps takes the interpreter's lock back before a woken thread gets
             # it: the thread may starve for half a minute.
             await asyncio.sleep(0 if turn < 1000 else 0.001)
+
+
+async def reported_by(scene: Callable[[], Awaitable[object]]) -> list[str]:
+    """What asyncio reports of a scene, also once everything that it left is collected."""
+    reports: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reports.append(context["message"]))
+    try:
+        await scene()
+        gc.collect()
+    finally:
+        loop.set_exception_handler(None)
+    return reports
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from agentnb.cluster import host
 from agentnb.cluster.connection import Connection
 from agentnb.cluster.wire import Recipe, versions
-from agentnb.core.cancel import is_own_cancellation
+from agentnb.core.cancel import is_own_cancellation, shielded
 from agentnb.core.errors import ClusterFailed, in_words
 from agentnb.core.shown import listed
 
@@ -167,7 +167,7 @@ class Workers:
         """Read the list of workers; concurrent callers share one reading."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.get_running_loop().create_task(self._read())
-        await asyncio.shield(self._looking)
+        await shielded(self._looking)
 
     async def _read(self) -> None:
         try:
@@ -223,7 +223,7 @@ class Workers:
                 self._complaint(connection, recipe)
             )
         try:
-            why = await asyncio.shield(self._fit[key])
+            why = await shielded(self._fit[key])
         except ClusterFailed:
             self._fit.pop(key, None)
             raise

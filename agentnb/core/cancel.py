@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from agentnb.core.errors import AgentnbError, InternalError
+
+T = TypeVar("T")
 
 
 class AgentStopped(AgentnbError):
@@ -105,6 +107,25 @@ async def wait_shielded(
             if on_cancel is not None:
                 on_cancel()
     return cancelled
+
+
+async def shielded(work: asyncio.Future[T]) -> T:
+    """Await work that others may await, too: a cancellation ends this wait, but not the work.
+
+    Not `asyncio.shield`: with that, asyncio reports an error of the work if no wait is left.
+    """
+    try:
+        await asyncio.wait((work,))
+    except asyncio.CancelledError:
+        work.add_done_callback(retrieve_error)
+        raise
+    return work.result()
+
+
+def retrieve_error(done: asyncio.Future[Any]) -> None:
+    """Done callback that keeps asyncio from reporting an error that nobody retrieves."""
+    if not done.cancelled():
+        done.exception()
 
 
 class CancelScope:

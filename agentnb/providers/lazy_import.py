@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
+from agentnb.core.cancel import shielded
+
 _FORK_PATIENCE_S = 10.0
 _SMALL_HEAP_BLOCKS = 3_000_000
 """A few hundred MiB. On a larger heap a full collection takes longer than it saves."""
@@ -59,8 +61,8 @@ class LazyImport:
         """Wait until the import is done; raises its error."""
         loaded = self.begin()
         if not loaded.done():
-            # A shield: one waiting call that is cancelled must not cancel it for the others.
-            await asyncio.shield(asyncio.wrap_future(loaded))
+            # One waiting call that is cancelled must not cancel it for the others.
+            await shielded(asyncio.wrap_future(loaded))
         loaded.result()
 
     def _run(self, loaded: Future[None]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from agentnb.core.cancel import shielded
 from agentnb.core.durable import Priority, Task, TaskList, TaskStatus, ToolCallId, one_of
 from agentnb.core.errors import NoSuchThread, ToolError
 from agentnb.core.shown import Bundle, Shown
@@ -211,13 +212,8 @@ class Board:
         """Make a change and its consequences, even if the agent is cancelled meanwhile."""
         writing = asyncio.ensure_future(self._written(actor, make))
         self._writing.add(writing)
-        writing.add_done_callback(self._forget)
-        return await asyncio.shield(writing)
-
-    def _forget(self, writing: asyncio.Future[Task]) -> None:
-        self._writing.discard(writing)
-        if not writing.cancelled():
-            writing.exception()  # the caller may be gone
+        writing.add_done_callback(self._writing.discard)
+        return await shielded(writing)
 
     async def _written(self, actor: Actor, make: Callable[[Change], int]) -> Task:
         def work(db: Connection) -> tuple[Change, Task, list[Order]]:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agentnb.core.cancel import shielded
 from agentnb.core.errors import MissingExtra
 from agentnb.core.threads import run_in_thread
 from agentnb.workers.given import DataFile, preload, write_data_file
@@ -238,7 +239,7 @@ class Workers:
             if self._writing is None:
                 self._writing = asyncio.create_task(self._write())
             try:
-                await asyncio.shield(self._writing)
+                await shielded(self._writing)
             except (OSError, MemoryError) as error:
                 self._writing = None
                 raise CannotStart(f"What was given could not be written: {error!r}") from None

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agentnb.core.cancel import retrieve_error, wait_shielded
 from agentnb.core.threads import run_in_thread
 from agentnb.workers.returned import Returned, read_returned
 from agentnb.workers.server import ForkServer, connection, import_path
@@ -193,8 +194,7 @@ class Worker:
     def _asked(self, kind: str, content: Mapping[str, Any]) -> asyncio.Task[Reply]:
         assert self._channel is not None
         asking = asyncio.create_task(self._channel.ask(kind, content))
-        # Retrieve the error, or asyncio would report it: it is handled elsewhere, if it matters.
-        asking.add_done_callback(lambda done: done.cancelled() or done.exception())
+        asking.add_done_callback(retrieve_error)  # it is handled elsewhere, if it matters
         return asking
 
     async def _first(self, awaited: asyncio.Future[Any], patience_s: float) -> None:
@@ -298,14 +298,10 @@ class Worker:
 async def to_its_end(work: Coroutine[Any, Any, object]) -> None:
     """Await something that must be finished, however often this is cancelled."""
     task = asyncio.create_task(work)
-    is_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            is_cancelled = True
-    if is_cancelled:
-        raise asyncio.CancelledError
+    cancelled = await wait_shielded([task])
+    if cancelled is not None:
+        retrieve_error(task)
+        raise cancelled
     task.result()
 
 

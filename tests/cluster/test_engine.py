@@ -49,7 +49,7 @@ from agentnb.testing import equal_records
 from tests.cluster.in_process import InProcessClient, in_process
 from tests.files_of import png
 from tests.recover_scene import killed, session_of
-from tests.support import DEADLINE_S
+from tests.support import DEADLINE_S, reported_by
 from tests.support import until as wait_for
 
 
@@ -474,6 +474,47 @@ async def test_scheduler_that_is_gone_is_the_loss_of_all_workers() -> None:
     client.status = "running"
     await there._look()
     assert there.least_busy() not in (None, *connections)
+
+
+async def test_error_is_not_reported_if_the_caller_who_asked_the_scheduler_is_gone() -> None:
+    async def scene() -> None:
+        answer = asyncio.get_running_loop().create_future()
+        client = InProcessClient(asyncio.get_running_loop(), 1)
+        vars(client)["identity"] = lambda **_: answer
+        there = Workers(client)
+        waiting = asyncio.create_task(there._look())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        assert there._looking is not None
+        answer.set_exception(OSError("closed"))
+        await asyncio.wait({there._looking})
+
+    assert await reported_by(scene) == []
+
+
+async def test_error_is_not_reported_if_the_caller_who_checked_a_worker_is_gone() -> None:
+    async def scene() -> None:
+        client = InProcessClient(asyncio.get_running_loop(), 1)
+        there = Workers(client)
+        await there._look()
+        connection = there.least_busy()
+        assert connection is not None
+        answer = asyncio.get_running_loop().create_future()
+        vars(client)["run"] = lambda *_, **__: answer
+        client.status = "closed"
+        waiting = asyncio.create_task(there._unfit(connection, None))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        (checking,) = there._fit.values()
+        answer.set_exception(OSError("no route"))
+        await asyncio.wait({checking})
+        assert "exception=ClusterFailed" in repr(checking)  # to look at it would count as retrieved
+
+    assert await reported_by(scene) == []
 
 
 async def test_process_that_was_forked_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ from agentnb.core.cancel import (
     Cancellation,
     CancelScope,
     foreign,
+    shielded,
     wait_shielded,
 )
 from agentnb.core.errors import InternalError
 from agentnb.core.threads import run_in_thread
 from tests.core.clock import everyone_waits
-from tests.support import DEADLINE_S
+from tests.support import DEADLINE_S, reported_by
 
 ROOT = "nb_20260101_aaaaaa"
 CHILD = f"{ROOT}.1"
@@ -630,3 +631,35 @@ def test_cancels_from_many_threads_meet_in_no_order_and_reach_every_run_below() 
             assert not thread.is_alive(), "two runs wait for each other's lock"
 
         assert [each.root_reason for each in runs] == ["enough"] * len(runs)
+
+
+async def test_shielded_work_goes_on_for_the_others_when_one_wait_is_cancelled() -> None:
+    work = asyncio.get_running_loop().create_future()
+    gives_up, stays = (asyncio.create_task(shielded(work)) for _ in range(2))
+    await asyncio.sleep(0)
+    gives_up.cancel()
+    await asyncio.wait({gives_up})
+    work.set_result("done")
+
+    assert gives_up.cancelled()
+    assert await stays == "done"
+
+
+@pytest.mark.parametrize("fails_first", [False, True])
+async def test_shielded_work_whose_only_wait_was_cancelled_fails_without_a_report(
+    fails_first: bool,
+) -> None:
+    async def scene() -> None:
+        work = asyncio.get_running_loop().create_future()
+        waiting = asyncio.create_task(shielded(work))
+        await asyncio.sleep(0)
+        if fails_first:
+            work.set_exception(OSError("the disk is full"))
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        if not fails_first:
+            work.set_exception(OSError("the disk is full"))
+        await asyncio.sleep(0)
+
+    assert await reported_by(scene) == []

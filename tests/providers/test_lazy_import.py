@@ -11,7 +11,7 @@ import pytest
 from agentnb.providers import anthropic, registry
 from agentnb.providers.lazy_import import LazyImport
 from tests.notebook.kernel import started
-from tests.support import DEADLINE_S, run_python
+from tests.support import DEADLINE_S, reported_by, run_python
 
 
 class Load:
@@ -194,3 +194,21 @@ def test_importing_the_package_begins_nothing(monkeypatch: pytest.MonkeyPatch) -
     print("anthropic" in sys.modules, threading.active_count())
     """
     assert run_python(code) == "False 1\n"
+
+
+async def test_import_that_fails_when_nobody_waits_for_it_any_more_is_not_reported() -> None:
+    async def scene() -> None:
+        load = Load(ImportError("broken"))
+        late = LazyImport(load)
+        waiting = asyncio.create_task(late.wait())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+        assert waiting.cancelled()
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        late.begin().add_done_callback(lambda _: loop.call_soon_threadsafe(over.set))
+        load.go_on.set()
+        await over.wait()
+        await late.wait()  # another import, so that nothing keeps the first
+
+    assert await reported_by(scene) == []

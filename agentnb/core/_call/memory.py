@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from agentnb.core.cancel import wait_shielded
+from agentnb.core.cancel import retrieve_error, wait_shielded
 from agentnb.core.durable import MemoryEntry
 from agentnb.core.events import Event, MemoryCreated
 from agentnb.core.protocols import MemoryKeeper
@@ -47,8 +47,7 @@ class AgentMemory:
         keeping = asyncio.create_task(self._keep(fact))
         cancelled = await wait_shielded([keeping])
         if cancelled is not None:
-            if not keeping.cancelled():
-                keeping.exception()  # read, so that asyncio does not report it
+            retrieve_error(keeping)
             raise cancelled
         return keeping.result()
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
 from agentnb.core._past.answers import Answers, parent_of
+from agentnb.core.cancel import shielded
 from agentnb.core.types import ROOT_PATH
 
 A = TypeVar("A", bound=Answers)
@@ -82,7 +83,7 @@ class Frontier(Generic[A]):
         """Stop waiting for records: new work begins, or the run ends."""
         if self._going_on is None:
             self._going_on = asyncio.ensure_future(self._go_on_once())
-        await asyncio.shield(self._going_on)
+        await shielded(self._going_on)
 
     async def _go_on_once(self) -> None:
         if self._go_on is not None:
