@@ -45,13 +45,13 @@ from agentnb.core.errors import WorkerLost, in_words
 from agentnb.core.protocols import (
     Provider,
     closing,
-    supports_close,
     supports_key_check,
     supports_ready,
 )
 from agentnb.core.text import one_line
 from agentnb.core.threads import ThreadCall
 from agentnb.core.types import TextDelta
+from agentnb.providers.registry import close_all
 from agentnb.runtime import get_runtime
 from agentnb.tools.function import run_function
 
@@ -318,9 +318,7 @@ class Host:
 
     async def close(self) -> None:
         """Close its providers."""
-        for provider in self._made.values():
-            if supports_close(provider):
-                await provider.aclose()
+        await close_all(self._made.values())
 
     def _watch_session(self) -> None:
         """Schedule a check whether the session is silent for too long: its process may be gone."""

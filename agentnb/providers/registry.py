@@ -7,10 +7,12 @@ Providers are registered by name: the built-in ones at the end of this module, o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from agentnb.core.errors import UnknownModel
+from agentnb.core.cancel import foreign
+from agentnb.core.errors import InternalError, UnknownModel
 from agentnb.core.protocols import Provider, is_provider, supports_close
 from agentnb.core.text import literal
 from agentnb.errors import wrong_settings_as_line
@@ -147,8 +149,14 @@ class Registry:
 
     async def aclose(self) -> None:
         """Close all providers."""
-        for provider in list(self._made.values()):
-            if supports_close(provider):
+        await close_all(self._made.values())
+
+
+async def close_all(providers: Iterable[Provider]) -> None:
+    """Close providers. An error of one must not keep the others open, and is dropped."""
+    for provider in list(providers):
+        if supports_close(provider):
+            with suppress(InternalError), foreign("the close of a provider"):
                 await provider.aclose()
 
 

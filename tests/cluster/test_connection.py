@@ -585,3 +585,20 @@ async def test_worker_forgets_a_session_that_is_idle_and_that_may_come_back() ->
     await until(lambda: wire.closed[-1] == "provider")
     assert await all_of(wire.order("b")) == ["b"]
     assert wire.connection._id != idle
+
+
+async def test_worker_that_forgets_a_session_closes_all_of_its_providers() -> None:
+    class Fails(Saying):
+        async def aclose(self) -> None:
+            raise OSError("closed already")
+
+    closed: list[str] = []
+    left = Host()
+    left._made = {
+        "fails": Fails(*map(shared, ([], [], []))),
+        "closes": Saying(*map(shared, ([], [], closed))),
+    }
+
+    await left.close()
+
+    assert closed == ["provider"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
 import pytest
@@ -119,3 +120,30 @@ async def test_registry_closes_what_it_made_and_nothing_else(
     await Registry().aclose()
 
     assert closed == [provider]
+
+
+@pytest.mark.usefixtures("own_registry")
+@pytest.mark.parametrize("error", [OSError, asyncio.CancelledError, SystemExit])
+async def test_provider_that_fails_to_close_does_not_keep_the_others_open(
+    error: type[BaseException],
+) -> None:
+    closed: list[str] = []
+
+    class Closes(DemoProvider):
+        async def aclose(self) -> None:
+            closed.append("closes")
+
+    class Fails(DemoProvider):
+        async def aclose(self) -> None:
+            closed.append("fails")
+            raise error
+
+    register_provider("fails", Fails)
+    register_provider("closes", Closes)
+    registry = Registry()
+    registry.resolve("fails/a")
+    registry.resolve("closes/a")
+
+    await registry.aclose()
+
+    assert closed == ["fails", "closes"]
