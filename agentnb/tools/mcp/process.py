@@ -199,8 +199,10 @@ class ServerProcess:
         for transport in self._transports:
             if not transport.is_closing():
                 transport.close()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None and not self._transports:
+        # In the order of `connect`, which may have been cancelled after some of them.
+        pipes = (self._process.stdout, self._process.stderr, self._process.stdin)
+        for pipe in pipes[len(self._transports) :]:
+            if pipe is not None:
                 pipe.close()
 
     async def _exits_within(self, patience_s: float) -> bool:
