@@ -100,6 +100,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_SERVERS_PATIENCE_S = 5.0
+"""How long `close` waits for MCP servers. They take at most 3 s unless the loop is blocked."""
+
 
 def _keeps_given_arguments(init: Callable[P, None]) -> Callable[P, None]:
     """Store the arguments passed to `init` in `self.given`, without its defaults.
@@ -962,14 +965,18 @@ class Session:
         self._close_servers()
 
     def _close_servers(self) -> None:
-        """Close the MCP servers, and wait for that unless this is the loop that does it."""
+        """Close the MCP servers, and wait for that unless this is the loop that does it.
+
+        A loop that is blocked closes them later, without this waiting for it.
+        """
         if self._servers.is_empty:
             return
         runtime = get_runtime()
-        with suppress(RuntimeError):  # the loop is gone, and they with it
+        # The loop is gone, and they with it; or it is blocked.
+        with suppress(RuntimeError, TimeoutError):
             closing = runtime.submit(self._servers.aclose())
             if not runtime.is_current_thread:
-                closing.result()
+                closing.result(_SERVERS_PATIENCE_S)
 
     def __enter__(self) -> Session:
         return self

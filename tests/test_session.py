@@ -25,6 +25,7 @@ from agentnb.core.types import AgentStatus, Usage
 from agentnb.default_session import configure, get_session
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
+from agentnb.runtime import get_runtime
 from agentnb.session import Session
 from tests.support import (
     DEADLINE_S,
@@ -540,3 +541,25 @@ def test_so_many_failures_end_a_list_of_tasks() -> None:
     assert [str(each.status) for each in result.sub_agent_results] == ["failed", "skipped"]
     assert result.status is AgentStatus.EXHAUSTED
     assert result.output == "what there is"
+
+
+def test_close_does_not_wait_for_a_loop_that_is_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on, closed = threading.Event(), threading.Event()
+
+    class Servers:
+        is_empty = False
+
+        async def aclose(self) -> None:
+            closed.set()
+
+    monkeypatch.setattr("agentnb.session._SERVERS_PATIENCE_S", 0.0, raising=False)
+    session = Session(provider=ScriptedProvider([]), store=None)
+    monkeypatch.setattr(session, "_servers", Servers())
+    get_runtime().call_soon(lambda: go_on.wait(DEADLINE_S))
+
+    try:
+        session.close()
+        assert not closed.is_set()
+    finally:
+        go_on.set()
+    assert closed.wait(DEADLINE_S)  # they are closed once the loop goes on
