@@ -235,8 +235,7 @@ class Connection:
             self._all_metered.clear()
             self._take(pickle.loads(answer))
             if self._metered < self._received:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._all_metered.wait(), _METERED_IN_S)
+                await host.set_within(self._all_metered, _METERED_IN_S)
 
     def _take(self, came: Entries) -> None:
         """Hand entries to their calls, each call's together."""

@@ -131,10 +131,10 @@ class Host:
         news = asyncio.Event()
         self._reader = asyncio.get_running_loop(), news
         if not self._has_news:
-            await _set_within(news, wait_s if self._calls else _IDLE_POLL_S)
+            await set_within(news, wait_s if self._calls else _IDLE_POLL_S)
         if self._has_news and not self._is_urgent:
             news.clear()
-            await _set_within(news, GATHER_S)
+            await set_within(news, GATHER_S)
         with self._lock:
             if self._reader is not None and self._reader[1] is news:
                 self._reader = None
@@ -399,9 +399,12 @@ def _not_on_workers(name: str) -> RuntimeError:
     )
 
 
-async def _set_within(news: asyncio.Event, seconds: float) -> None:
+async def set_within(news: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, but not longer than some seconds."""
+    # Not `wait_for`: before Python 3.12 it loses a cancel that comes when the event is set.
     with suppress(TimeoutError):
-        await asyncio.wait_for(news.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await news.wait()
 
 
 # -- what Dask calls on the worker ----------------------------------------------------------------

@@ -122,9 +122,9 @@ class Worker:
                 f"The worker did not start: {said[-500:] or end.reason}", is_silent=is_silent
             )
         try:
-            self._channel = await asyncio.wait_for(
-                open_channel(self.folder / "k-1", config["key"]), _START_PATIENCE_S
-            )
+            # Not `wait_for`: before Python 3.12 it loses a cancel that comes with the answer.
+            async with asyncio.timeout(_START_PATIENCE_S):
+                self._channel = await open_channel(self.folder / "k-1", config["key"])
         except (BadMessage, OSError, EOFError, TimeoutError) as error:
             raise CannotStart(f"The worker's kernel did not answer: {error}") from None
 

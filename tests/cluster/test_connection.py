@@ -602,3 +602,17 @@ async def test_worker_that_forgets_a_session_closes_all_of_its_providers() -> No
     await left.close()
 
     assert closed == ["provider"]
+
+
+async def test_cancel_that_comes_with_what_is_waited_for_is_not_lost() -> None:
+    news = asyncio.Event()
+    waiting = asyncio.create_task(host.set_within(news, DEADLINE_S))
+    await until(lambda: news._waiters)
+    news.set()
+    waiting.cancel()
+    await asyncio.wait({waiting})
+
+    assert waiting.cancelled()
+    await host.set_within(news, DEADLINE_S)
+    news.clear()
+    await host.set_within(news, 0)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+from pathlib import Path
 
 import pytest
 
 from agentnb.workers.pool import Workers
-from agentnb.workers.worker import to_its_end
+from agentnb.workers.worker import Limits, Worker, to_its_end
 from tests.support import reported_by
 
 
@@ -50,3 +52,32 @@ async def test_given_data_that_cannot_be_written_is_no_report_if_its_caller_is_g
         await asyncio.wait({writing})
 
     assert await reported_by(scene) == []
+
+
+async def test_cancel_that_comes_with_the_answer_of_a_kernel_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Answered:
+        def close(self) -> None:
+            pass
+
+    asked, answer = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def open_channel(path: Path, key: str) -> Answered:
+        asked.set()
+        await answer
+        return Answered()
+
+    monkeypatch.setattr("agentnb.workers.worker.open_channel", open_channel)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        worker = Worker(Path(), Limits(), ours)
+        beginning = asyncio.create_task(worker.begin({"key": "a key"}))
+        theirs.sendall(b'{"ready": 1, "guard": 1}\n')
+        await asked.wait()
+        answer.set_result(None)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        worker.abandon()
+
+    assert beginning.cancelled()
