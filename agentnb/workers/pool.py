@@ -155,12 +155,15 @@ class Workers:
                 workers.append(worker.kill("the run has ended"))
         server, self._server = self._server, None
         folders, self._folders = self._folders, []
-        await asyncio.gather(*workers)
-        self._data.close()
-        if server is not None:
-            await server.close()
-        if folders:
-            await run_in_thread(lambda: remove(*folders))
+        try:
+            # An error must not keep the others alive. That worker ends with the fork server.
+            await asyncio.gather(*workers, return_exceptions=True)
+        finally:  # also if the end of this process cancels it
+            self._data.close()
+            if server is not None:
+                await server.close()
+            if folders:
+                await run_in_thread(lambda: remove(*folders))
 
     def _seat(self, agent_id: str) -> _Seat:
         if agent_id not in self._seats:

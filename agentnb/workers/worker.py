@@ -165,15 +165,17 @@ class Worker:
             reason: The message for a call that still runs.
         """
         self._reason = reason
-        with suppress(OSError, RuntimeError):
-            self._order("stop")
-        await asyncio.wait({self._gone}, timeout=_END_PATIENCE_S)
-        if not self._gone.done() and self._guard:
-            # The code has stopped its guard. If that is killed, the fork server ends all below it.
-            with suppress(OSError):
-                os.kill(self._guard, signal.SIGKILL)
+        try:
+            with suppress(OSError, RuntimeError):
+                self._order("stop")
             await asyncio.wait({self._gone}, timeout=_END_PATIENCE_S)
-        self.abandon()
+            if not self._gone.done() and self._guard:
+                # The code has stopped its guard. If that is killed, the fork server ends all below.
+                with suppress(OSError):
+                    os.kill(self._guard, signal.SIGKILL)
+                await asyncio.wait({self._gone}, timeout=_END_PATIENCE_S)
+        finally:  # also if the end of this process cancels it
+            self.abandon()
         await run_in_thread(lambda: remove(self.folder))
 
     def abandon(self, reason: str = "died") -> None:
