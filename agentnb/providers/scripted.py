@@ -175,14 +175,17 @@ class ScriptedProvider:
             where = "the script has" if key is None else f"its key {literal(key)} has"
             used_up = ", all used" if replies else ""
             why = f"{where} {counted(len(replies), 'reply')}{used_up}"
-            raise self._one_too_many(request, why)
+            raise self._one_too_many(request, why, is_used_up=bool(replies))
         self._used[key] = used + 1
         return replies[used]
 
-    def _one_too_many(self, request: CompletionRequest, why: str) -> ScriptExhausted:
+    def _one_too_many(
+        self, request: CompletionRequest, why: str, *, is_used_up: bool = False
+    ) -> ScriptExhausted:
+        again = "; to run a cell again, first make a new script" if is_used_up else ""
         return ScriptExhausted(
             f"Request {len(self.requests)} has no scripted reply: {why}. Add one for its last user "
-            f"message, {one_line(request.last_user_text, limit=120)!r}."
+            f"message, {one_line(request.last_user_text, limit=120)!r}{again}."
         )
 
 

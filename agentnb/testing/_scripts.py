@@ -76,7 +76,7 @@ def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvid
             if used[task] > len(rule):
                 return ScriptExhausted(
                     f"Call {used[task]} of agent {task!r} has no scripted reply: there are "
-                    f"{len(rule)}. Add a reply for it."
+                    f"{len(rule)}. Add one; to run a cell again, first make a new script."
                 )
             rule = rule[used[task] - 1]
         return rule(request) if callable(rule) else rule

@@ -133,7 +133,7 @@ async def test_script_that_is_used_up_says_which_request_was_one_too_many() -> N
 
     assert str(caught.value) == (
         "Request 2 has no scripted reply: the script has 1 reply, all used. Add one for "
-        "its last user message, 'And then?'."
+        "its last user message, 'And then?'; to run a cell again, first make a new script."
     )
     assert caught.value.permanent
     assert not caught.value.retryable
