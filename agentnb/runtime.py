@@ -11,12 +11,14 @@ import asyncio
 import atexit
 import concurrent.futures
 import os
+import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext, suppress
 from typing import Any, TypeVar
 
 from agentnb.core.errors import MissingExtra
+from agentnb.core.threads import run_in_thread
 
 T = TypeVar("T")
 
@@ -32,7 +34,7 @@ class Runtime:
     """A daemon thread that runs one event loop."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_loop()
         self._closers: list[Callable[[], Awaitable[object]]] = []
         self._is_closing = False
         self._closing = threading.Lock()
@@ -152,6 +154,27 @@ class Runtime:
         if not stuck:
             await self.loop.shutdown_asyncgens()
         return not stuck
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """A loop that looks up names on daemon threads.
+
+    The interpreter joins asyncio's own threads at exit: without a network, one look-up would keep
+    the process from ending.
+    """
+    loop = asyncio.new_event_loop()
+
+    def getaddrinfo(
+        host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0
+    ) -> Coroutine[Any, Any, Any]:
+        return run_in_thread(lambda: socket.getaddrinfo(host, port, family, type, proto, flags))
+
+    def getnameinfo(sockaddr: Any, flags: int = 0) -> Coroutine[Any, Any, tuple[str, str]]:
+        return run_in_thread(lambda: socket.getnameinfo(sockaddr, flags))
+
+    # Not a subclass: the person may have set a policy that makes loops of another class.
+    vars(loop).update(getaddrinfo=getaddrinfo, getnameinfo=getnameinfo)
+    return loop
 
 
 def allow_nested_loops() -> None:

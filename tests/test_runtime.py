@@ -250,3 +250,50 @@ def test_run_of_the_parent_process_says_in_a_forked_one_that_it_is_not_there(
 
     assert said.count("This run's event loop no longer exists") == 3
     assert "agent_text_delta\n" in said, "what was there before the fork can be read"
+
+
+def test_name_look_up_that_never_ends_does_not_hold_up_the_process(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
+        """
+        import asyncio, socket, threading
+        from agentnb.runtime import get_runtime
+
+        asked = threading.Event()
+
+        def look_up(*_):
+            asked.set()
+            threading.Event().wait()
+
+        socket.getaddrinfo = look_up
+        get_runtime().submit(asyncio.open_connection("nobody.invalid", 80))
+        asked.wait()
+        print("asked")
+        """
+    )
+
+    assert printed == "asked\n"
+
+
+def test_thread_that_outlives_the_main_thread_can_still_look_up_names(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
+        """
+        import concurrent.futures.thread, threading, time
+        from agentnb.runtime import get_runtime
+
+        def look_up():
+            while not concurrent.futures.thread._shutdown:  # set when the main thread has ended
+                time.sleep(0.001)
+            loop = get_runtime().loop
+            address = ("127.0.0.1", 80)
+            print(get_runtime().submit(loop.getaddrinfo(*address, proto=6)).result()[0][-1])
+            print(get_runtime().submit(loop.getnameinfo(address, 3)).result())
+
+        threading.Thread(target=look_up).start()
+        """
+    )
+
+    assert printed == "('127.0.0.1', 80)\n('127.0.0.1', '80')\n"
