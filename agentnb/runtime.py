@@ -30,6 +30,60 @@ GONE = (
 )
 
 
+class _WorkFuture(concurrent.futures.Future[T]):
+    """The result of a coroutine on a loop, for other threads.
+
+    Unlike the future of `asyncio.run_coroutine_threadsafe`, it may get its error before the
+    coroutine ends: that is then ignored, where asyncio would log it with a traceback.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._work = work
+        self._loop = loop
+        self._task: asyncio.Task[T] | None = None
+
+    def begin(self) -> None:
+        """Start the coroutine, on the loop."""
+        if self.cancelled():
+            self._work.close()
+            self.set_running_or_notify_cancel()  # wakes `concurrent.futures.wait`
+            return
+        self._task = self._loop.create_task(self._work)
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[T]) -> None:
+        self._task = None  # a kept result must not keep its task in memory
+        with suppress(concurrent.futures.InvalidStateError):
+            if task.cancelled():
+                super().cancel()
+            elif (error := task.exception()) is not None:
+                self.set_exception(error)
+            else:
+                self.set_result(task.result())
+        if self.cancelled():
+            self.set_running_or_notify_cancel()
+
+    def cancel(self) -> bool:
+        """Cancel the coroutine, too."""
+        is_cancelled = super().cancel()
+        if is_cancelled:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._cancel_task)
+        return is_cancelled
+
+    def _cancel_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _start(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> _WorkFuture[T]:
+    """Start a coroutine on a loop, from any thread."""
+    future = _WorkFuture(work, loop)
+    loop.call_soon_threadsafe(future.begin)
+    return future
+
+
 class Runtime:
     """A daemon thread that runs one event loop."""
 
@@ -82,7 +136,7 @@ class Runtime:
             if not self.is_alive:
                 work.close()
                 raise RuntimeError(GONE)
-            future = asyncio.run_coroutine_threadsafe(work, self.loop)
+            future = _start(work, self.loop)
             self._unanswered.add(future)
         future.add_done_callback(self._unanswered.discard)
         return future
@@ -123,7 +177,7 @@ class Runtime:
             if self._is_closing:
                 return
             self._is_closing = True
-            ending = asyncio.run_coroutine_threadsafe(self._wind_down(), self.loop)
+            ending = _start(self._wind_down(), self.loop)
         try:
             has_ended = ending.result(_EXIT_PATIENCE_S)
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):

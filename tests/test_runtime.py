@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -65,6 +67,58 @@ def test_close_ends_what_runs_then_closes_what_was_open_and_ends_the_thread() ->
 
     assert order == ["the work ended", "a closer raised", "the next one ran"]
     assert runtime.loop.is_closed()
+
+
+def test_work_that_ends_after_the_runtime_has_given_up_logs_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("agentnb.runtime._EXIT_PATIENCE_S", 0.02)
+    runtime = Runtime()
+    may_end, has_ended = threading.Event(), threading.Event()
+
+    async def stubborn() -> str:
+        while not may_end.is_set():
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.001)
+        task = asyncio.current_task()
+        assert task is not None
+        # One step later: all other callbacks of its end have been called then.
+        task.add_done_callback(lambda _: runtime.loop.call_soon(has_ended.set))
+        return "too late"
+
+    work = runtime.submit(stubborn())
+    runtime.close()
+    with pytest.raises(RuntimeError, match="no longer exists"):
+        work.result(DEADLINE_S)
+    may_end.set()
+    assert has_ended.wait(DEADLINE_S)
+
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_cancelled_future_cancels_its_work_and_wakes_whoever_waits(has_begun: bool) -> None:
+    runtime = Runtime()
+    began, may_go_on, was_cancelled = threading.Event(), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            was_cancelled.set()
+
+    if not has_begun:
+        runtime.loop.call_soon_threadsafe(may_go_on.wait)
+    future = runtime.submit(work())
+    if has_begun:
+        assert began.wait(DEADLINE_S)
+    assert future.cancel()
+    may_go_on.set()
+
+    assert concurrent.futures.wait([future], DEADLINE_S).done == {future}
+    runtime.close()
+    assert (began.is_set(), was_cancelled.is_set()) == (has_begun, has_begun)
 
 
 def test_process_with_an_open_run_exits_promptly_and_in_silence(fork_server: ForkServer) -> None:
