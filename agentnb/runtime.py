@@ -90,7 +90,7 @@ class Runtime:
     def __init__(self) -> None:
         self.loop = _new_loop()
         self._closers: list[Callable[[], Awaitable[object]]] = []
-        self._is_closing = False
+        self._is_closing = self._may_end = False
         self._closing = threading.Lock()
         self._unanswered: set[concurrent.futures.Future[Any]] = set()
         self._thread = threading.Thread(target=self._main, name="agentnb-runtime", daemon=True)
@@ -99,7 +99,7 @@ class Runtime:
     def _main(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            while not self._is_closing:
+            while not self._may_end:
                 # A `SystemExit` in a callback ends `run_forever`; it must not end every run.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self.loop.run_forever()
@@ -187,6 +187,7 @@ class Runtime:
             # thread is a daemon and ends with the process, which must not be held up.
             self._fail_unanswered()
             return
+        self._may_end = True
         with suppress(RuntimeError):  # the loop may have ended by itself
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)

@@ -121,6 +121,35 @@ def test_cancelled_future_cancels_its_work_and_wakes_whoever_waits(has_begun: bo
     assert (began.is_set(), was_cancelled.is_set()) == (has_begun, has_begun)
 
 
+def test_close_before_the_thread_has_begun_still_awaits_the_closers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    may_begin = threading.Event()
+    begin = asyncio.set_event_loop
+
+    def late(loop: asyncio.AbstractEventLoop) -> None:
+        may_begin.wait(DEADLINE_S)
+        begin(loop)
+
+    monkeypatch.setattr(asyncio, "set_event_loop", late)
+    runtime = Runtime()
+    awaited: list[str] = []
+
+    async def closer() -> None:
+        awaited.append("the closer")
+
+    runtime.at_close(closer)
+    closing = threading.Thread(target=runtime.close)
+    closing.start()
+    while runtime.is_alive:
+        pass
+    may_begin.set()
+    closing.join(DEADLINE_S)
+
+    assert awaited == ["the closer"]
+    assert runtime.loop.is_closed()
+
+
 def test_process_with_an_open_run_exits_promptly_and_in_silence(fork_server: ForkServer) -> None:
     printed = fork_server.printed_by(
         """
