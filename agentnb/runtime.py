@@ -15,7 +15,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from agentnb.core.errors import MissingExtra
 from agentnb.core.threads import run_in_thread
@@ -194,21 +194,25 @@ class Runtime:
 
     async def _wind_down(self) -> bool:
         """Cancel all tasks and await the closers; false if a task does not end."""
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        # Let each begin first. Cancelled before that, a task of anyio's never awaits the coroutine
-        # it wraps, and Python warns of that at the kernel's end.
-        await asyncio.sleep(0)
-        for task in others:
-            task.cancel()
-        stuck: set[asyncio.Task[Any]] = set()
-        if others:
-            _, stuck = await asyncio.wait(others, timeout=_EXIT_PATIENCE_S / 2)
+        until = self.loop.time() + _EXIT_PATIENCE_S / 2
+        # In rounds, since a task may start others until it has ended.
+        while (others := _other_tasks()) and self.loop.time() < until:
+            # Let each begin first. Cancelled before that, a task of anyio's never awaits the
+            # coroutine it wraps, and Python warns of that at the kernel's end.
+            await asyncio.sleep(0)
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others, timeout=until - self.loop.time())
         for closer in self._closers:
             with suppress(Exception):  # an error must not keep the others open
                 await closer()
-        if not stuck:
+        if not others:
             await self.loop.shutdown_asyncgens()
-        return not stuck
+        return not others
+
+
+def _other_tasks() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {cast("asyncio.Task[Any]", asyncio.current_task())}
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

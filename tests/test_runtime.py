@@ -74,7 +74,7 @@ def test_work_that_ends_after_the_runtime_has_given_up_logs_nothing(
 ) -> None:
     monkeypatch.setattr("agentnb.runtime._EXIT_PATIENCE_S", 0.02)
     runtime = Runtime()
-    may_end, has_ended = threading.Event(), threading.Event()
+    may_end, has_ended, was_closed = (threading.Event() for _ in range(3))
 
     async def stubborn() -> str:
         while not may_end.is_set():
@@ -86,8 +86,13 @@ def test_work_that_ends_after_the_runtime_has_given_up_logs_nothing(
         task.add_done_callback(lambda _: runtime.loop.call_soon(has_ended.set))
         return "too late"
 
+    async def closer() -> None:
+        was_closed.set()
+
+    runtime.at_close(closer)
     work = runtime.submit(stubborn())
     runtime.close()
+    assert was_closed.wait(DEADLINE_S), "what is open is closed all the same"
     with pytest.raises(RuntimeError, match="no longer exists"):
         work.result(DEADLINE_S)
     may_end.set()
@@ -222,6 +227,35 @@ def test_process_whose_tasks_are_cancelled_before_they_begin_exits_in_silence(
     )
 
     assert printed == "one child, at every moment, has not begun\n"
+
+
+def test_process_whose_tasks_start_others_to_the_end_exits_in_silence(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
+        """
+        import asyncio, threading
+        from agentnb.runtime import get_runtime
+
+        began = threading.Event()
+        children = []
+
+        async def host():
+            try:
+                while True:
+                    children.append(asyncio.create_task(asyncio.sleep(3600)))
+                    began.set()
+                    await asyncio.sleep(0)
+            finally:
+                children.append(asyncio.create_task(asyncio.sleep(3600)))
+
+        get_runtime().submit(host())
+        began.wait()
+        print("one child, at every moment, is new")
+        """
+    )
+
+    assert printed == "one child, at every moment, is new\n"
 
 
 def test_process_that_exits_closes_the_open_run_and_tells_its_events(
