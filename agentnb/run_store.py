@@ -6,7 +6,6 @@ until fifty newer ones have ended, and the run itself as long as it is reference
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 import threading
@@ -30,6 +29,7 @@ from agentnb.core.undone import Undone
 from agentnb.modes import LIVE, REPLAY
 from agentnb.prices import NO_PRICES, Call, Price, cost_of
 from agentnb.record import RunRecord, record_of
+from agentnb.runtime import at_exit
 from agentnb.store.place import AUTO, VARIABLE, make_named_folder, place_of
 
 if TYPE_CHECKING:
@@ -406,12 +406,14 @@ def _on(thread: str | None, infos: list[RunInfo]) -> list[RunInfo]:
 _all: weakref.WeakSet[RunStore] = weakref.WeakSet()
 
 
-@atexit.register
 def _tell_all_trouble() -> None:
     """For a script that starts no further run, which would tell it."""
     for store in list(_all):
         if store.pid == os.getpid():
             store.tell_trouble()
+
+
+at_exit(_tell_all_trouble)  # after the last writes
 
 
 # -- runs that no file has ------------------------------------------------------------------------

@@ -13,8 +13,9 @@ import concurrent.futures
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from agentnb.core.errors import MissingExtra
@@ -168,8 +169,12 @@ class Runtime:
         if closer not in self._closers:
             self._closers.append(closer)
 
-    def close(self) -> None:
-        """Cancel all tasks, await the closers, and end the thread."""
+    def close(self, before: Callable[[], object] = lambda: None) -> None:
+        """Cancel all tasks, await the closers, and end the thread.
+
+        Args:
+            before: Called on the loop just before each cancel: no task takes a step in between.
+        """
         if not self.is_alive or self.is_current_thread:
             return
         with self._closing:
@@ -177,7 +182,7 @@ class Runtime:
             if self._is_closing:
                 return
             self._is_closing = True
-            ending = _start(self._wind_down(), self.loop)
+            ending = _start(self._wind_down(before), self.loop)
         try:
             has_ended = ending.result(_EXIT_PATIENCE_S)
         except (concurrent.futures.TimeoutError, concurrent.futures.CancelledError):
@@ -192,17 +197,19 @@ class Runtime:
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(_EXIT_PATIENCE_S)
 
-    async def _wind_down(self) -> bool:
+    async def _wind_down(self, before: Callable[[], object]) -> bool:
         """Cancel all tasks and await the closers; false if a task does not end."""
-        until = self.loop.time() + _EXIT_PATIENCE_S / 2
+        patience_s = _EXIT_PATIENCE_S / 2
+        until = self.loop.time() + patience_s
         # In rounds, since a task may start others until it has ended.
         while (others := _other_tasks()) and self.loop.time() < until:
             # Let each begin first. Cancelled before that, a task of anyio's never awaits the
             # coroutine it wraps, and Python warns of that at the kernel's end.
             await asyncio.sleep(0)
+            before()
             for task in others:
                 task.cancel()
-            await asyncio.wait(others, timeout=until - self.loop.time())
+            await asyncio.wait(others, timeout=patience_s)  # `before` may have taken long
         for closer in self._closers:
             with suppress(Exception):  # an error must not keep the others open
                 await closer()
@@ -255,6 +262,7 @@ def allow_nested_loops() -> None:
 
 _runtime: Runtime | None = None
 _lock = threading.Lock()
+_before_cancel: list[Callable[[], object]] = []
 _last: list[Callable[[], object]] = []
 
 
@@ -267,6 +275,15 @@ def get_runtime() -> Runtime:
         return _runtime
 
 
+def before_exit(function: Callable[[], object]) -> None:
+    """Call `function` when the process ends, just before all runs are cancelled.
+
+    No run takes a step in between, unless the loop is blocked. It may be called more than once.
+    """
+    if function not in _before_cancel:
+        _before_cancel.append(function)
+
+
 def at_exit(function: Callable[[], object]) -> None:
     """Call `function` when the process ends and the loop has, or is given up; once."""
     if function not in _last:
@@ -275,8 +292,13 @@ def at_exit(function: Callable[[], object]) -> None:
 
 def _close_at_exit() -> None:
     if _runtime is not None:
-        _runtime.close()
-    for function in _last:
+        _runtime.close(partial(_call_all, _before_cancel))
+    # The first ones again: without a loop, or if it is blocked, they were not called.
+    _call_all([*_before_cancel, *_last])
+
+
+def _call_all(functions: Iterable[Callable[[], object]]) -> None:
+    for function in functions:
         with suppress(Exception):  # an error must not keep the others from being called
             function()
 

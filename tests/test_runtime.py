@@ -258,6 +258,53 @@ def test_process_whose_tasks_start_others_to_the_end_exits_in_silence(
     assert printed == "one child, at every moment, is new\n"
 
 
+def test_slow_function_before_the_cancel_takes_no_time_from_the_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runtime = Runtime()
+    began = threading.Event()
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+    def slow() -> None:
+        now = runtime.loop.time
+        monkeypatch.setattr(runtime.loop, "time", lambda: now() + 60)
+
+    runtime.submit(work())
+    assert began.wait(DEADLINE_S)
+    runtime.close(slow)
+
+    assert runtime.loop.is_closed()
+
+
+def test_exit_functions_are_called_once_the_blocked_loop_is_given_up(
+    fork_server: ForkServer,
+) -> None:
+    printed = fork_server.printed_by(
+        """
+        import threading
+        from agentnb import runtime
+
+        def broken():
+            raise OSError
+
+        runtime._EXIT_PATIENCE_S = 0.1
+        runtime.at_exit(lambda: print("after"))
+        runtime.before_exit(broken)
+        runtime.before_exit(lambda: print("before"))
+        runtime.get_runtime().call_soon(threading.Event().wait)
+        """
+    )
+
+    assert printed == "before\nafter\n"
+
+
 def test_process_that_exits_closes_the_open_run_and_tells_its_events(
     fork_server: ForkServer,
 ) -> None:

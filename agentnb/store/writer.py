@@ -8,7 +8,6 @@ first failure that a retry cannot mend, it writes nothing more, and commits retu
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import socket
 import sqlite3
@@ -22,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from agentnb.core.collector import without_collector
 from agentnb.core.secrets import known_secrets
+from agentnb.runtime import before_exit
 from agentnb.store.database import is_busy, is_of_file, open_to_write, trouble_of
 from agentnb.store.rows import Rows
 from agentnb.store.sealing import SealingConnection
@@ -156,7 +156,7 @@ class Writer:
                     target=self._main, name="agentnb-store", daemon=True
                 )
                 self._thread.start()
-                atexit.register(self.close)
+                _open.add(self)
 
     def add(self, encoder: Encoder, thing: Any) -> None:
         """Queue something of a run. It is written with the next commit of any run.
@@ -237,10 +237,10 @@ class Writer:
         """
         if self._thread is None or self._is_forked:
             return
-        atexit.unregister(self.close)
         self._is_closing = True
         self._notify()
-        self._ended.wait(_LAST_WAIT_S)
+        if self._ended.wait(_LAST_WAIT_S):
+            _open.discard(self)
 
     def _notify(self) -> None:
         if self._is_idle or self._ended.is_set():
@@ -425,6 +425,19 @@ class Writer:
         if self._trouble is None:
             self._error = trouble_of(self.path, error)
             self._trouble = str(self._error)
+
+
+_open: set[Writer] = set()
+
+
+def _close_all() -> None:
+    for writer in _open.copy():
+        writer.close()
+
+
+# Just before the runs are cancelled. Earlier, tools would run without a record; later, the runs
+# would be stored as cancelled, but the end of a process only interrupts them: see `recover`.
+before_exit(_close_all)
 
 
 @contextmanager
