@@ -291,15 +291,16 @@ def at_exit(function: Callable[[], object]) -> None:
 
 
 def _close_at_exit() -> None:
-    if _runtime is not None:
-        _runtime.close(partial(_call_all, _before_cancel))
+    before = partial(_call_all, _before_cancel)
+    closing = [] if _runtime is None else [partial(_runtime.close, before)]
     # The first ones again: without a loop, or if it is blocked, they were not called.
-    _call_all([*_before_cancel, *_last])
+    _call_all([*closing, *_before_cancel, *_last])
 
 
 def _call_all(functions: Iterable[Callable[[], object]]) -> None:
     for function in functions:
-        with suppress(Exception):  # an error must not keep the others from being called
+        # Neither an error nor a Ctrl-C, which ends a wait, keeps the others from being called.
+        with suppress(Exception, KeyboardInterrupt):
             function()
 
 

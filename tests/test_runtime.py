@@ -305,6 +305,28 @@ def test_exit_functions_are_called_once_the_blocked_loop_is_given_up(
     assert printed == "before\nafter\n"
 
 
+def test_interrupt_at_exit_ends_a_wait_and_skips_nothing(fork_server: ForkServer) -> None:
+    printed = fork_server.printed_by(
+        """
+        import signal, threading
+        from agentnb import runtime
+
+        def interrupted(*_):
+            signal.raise_signal(signal.SIGINT)
+            print("not reached")
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        runtime.get_runtime().call_soon(threading.Event().wait)
+        runtime._WorkFuture.result = interrupted  # the wait for the loop
+        runtime.before_exit(interrupted)
+        runtime.at_exit(interrupted)
+        runtime.at_exit(lambda: print("last"))
+        """
+    )
+
+    assert printed == "last\n"
+
+
 def test_process_that_exits_closes_the_open_run_and_tells_its_events(
     fork_server: ForkServer,
 ) -> None:

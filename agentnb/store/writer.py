@@ -432,7 +432,8 @@ _open: set[Writer] = set()
 
 def _close_all() -> None:
     for writer in _open.copy():
-        writer.close()
+        with suppress(KeyboardInterrupt):  # ends the wait for this one
+            writer.close()
 
 
 # Just before the runs are cancelled. Earlier, tools would run without a record; later, the runs

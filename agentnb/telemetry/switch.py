@@ -6,6 +6,7 @@ import atexit
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ def _end(watcher: Watcher, status: AgentStatus = AgentStatus.RUNNING) -> None:
 
 def _end_at_exit() -> None:
     if _on is not None:
-        _end(_on[0], AgentStatus.INTERRUPTED)
+        with suppress(KeyboardInterrupt):  # ends the wait for an exporter
+            _end(_on[0], AgentStatus.INTERRUPTED)
 
 
 def _begin_anew_after_fork() -> None:

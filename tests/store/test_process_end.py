@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agentnb import Session
 from agentnb.agent_view import AgentView
+from agentnb.store import writer as writers
+from agentnb.store.writer import Writer
 from tests.forks import printed_by, run_program
 
 PROGRAM = """
@@ -76,3 +80,20 @@ before_exit(lambda: setattr(store._store, "trouble", "The store is full."))
     )
 
     assert (done.returncode, done.stderr) == (0, "The store is full.\n")
+
+
+def test_interrupt_at_exit_ends_the_wait_for_one_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, closed = {Writer(tmp_path / "a.db"), Writer(tmp_path / "b.db")}, set[Writer]()
+
+    def close(writer: Writer) -> None:
+        closed.add(writer)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writers, "_open", both)
+    monkeypatch.setattr(Writer, "close", close)
+
+    writers._close_all()
+
+    assert closed == both

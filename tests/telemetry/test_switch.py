@@ -12,6 +12,9 @@ import agentnb
 from agentnb import Reply, ScriptedProvider, Session
 from agentnb.core import observers
 from agentnb.core.errors import MissingExtra
+from agentnb.core.types import AgentStatus
+from agentnb.telemetry import switch
+from agentnb.telemetry.watcher import Watcher
 from agentnb.testing import Hold
 from tests.support import run_python
 from tests.telemetry.spans import AGENT, CHAT, RUN, Seen, attributes, error_of
@@ -107,6 +110,23 @@ def test_broken_processor_fails_no_run(seen: Seen, caplog: pytest.LogCaptureFixt
 
     assert session_of("ok").run_sync("ask").output == "ok"
     assert "The spans of a run could not be made." in caplog.text
+
+
+def test_interrupt_of_the_wait_at_exit_is_silent(
+    seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[AgentStatus] = []
+
+    def end(_: Watcher, status: AgentStatus) -> None:
+        waited.append(status)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Watcher, "end", end)
+        switch._end_at_exit()
+    seen.end()
+
+    assert waited == [AgentStatus.INTERRUPTED]
 
 
 def test_end_of_the_process_ends_open_spans_and_a_fork_makes_its_own() -> None:

@@ -241,10 +241,13 @@ def end_all() -> None:
     for each in left:
         each._signal(signal.SIGTERM)
     until = time.monotonic() + EOF_PATIENCE_S
-    while any(each._process.poll() is None for each in left) and time.monotonic() < until:
-        time.sleep(_STEP_S)
+    try:
+        while any(each._process.poll() is None for each in left) and time.monotonic() < until:
+            time.sleep(_STEP_S)
+    finally:  # also after Ctrl-C, which ends only the wait
+        for each in left:
+            each._signal(signal.SIGKILL)
     for each in left:
-        each._signal(signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
             each._process.wait(REAP_PATIENCE_S)
 
