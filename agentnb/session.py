@@ -796,11 +796,8 @@ class Session:
         if not runtime.is_current_thread:
             self.store.tell_trouble()
             self._repeat.tell_notes()
-        queued = None if options.order is None else options.order.queued
-        if queued is None and options.thread is not None and going_on is None:
-            queued = self._desk.enqueue(options.thread, options.message, to_queue(options))
         order = options.order
-        work = Work(request.thread_id, options.message, order, queued, going_on, is_by_hand)
+        queued = None if order is None else order.queued
 
         def settled(recovering: Recovering) -> None:
             """It is known what was reused; or the run has ended before."""
@@ -819,6 +816,9 @@ class Session:
         if going_on is not None:
             going_on.past.when_settled(partial(settled, going_on))
         try:
+            if queued is None and options.thread is not None and going_on is None:
+                queued = self._desk.enqueue(options.thread, options.message, to_queue(options))
+            work = Work(request.thread_id, options.message, order, queued, going_on, is_by_hand)
             run = (make or Run)(
                 options.title,
                 in_turn(),
@@ -836,7 +836,9 @@ class Session:
             run.recovering = going_on
             self.store.began(parts.head, run)
             self._remember(run, is_newest=order is None and going_on is None)
-        except BaseException:  # the run may have begun, and the caller would not have it
+        except BaseException:
+            # The run may have begun, and the caller would not have it; or its message is queued,
+            # and would block its thread.
             request.cancellation.cancel(None, "interrupted")
             if queued is not None and order is None:
                 self._desk.withdraw(queued)

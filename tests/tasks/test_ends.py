@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -90,7 +90,7 @@ def test_message_waits_on_if_the_run_before_it_ends_while_its_session_closes(
 
 
 @pytest.mark.parametrize("kept", ["file", "memory"])
-@pytest.mark.parametrize("where", ["queued", "no run yet"])
+@pytest.mark.parametrize("where", ["queued", "queued and known", "no run yet"])
 def test_interrupted_send_leaves_no_message(
     kept: str, where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +99,8 @@ def test_interrupted_send_leaves_no_message(
     with monkeypatch.context() as patch:
         if where == "queued":
             interrupt_when_queued(session, patch)
+        elif where == "queued and known":
+            patch.setattr("agentnb.session.Work", interrupt)
         else:
             interrupt_before_run(patch)
         with pytest.raises(KeyboardInterrupt):
@@ -129,6 +131,10 @@ def interrupt_when_queued(session: Session, patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(queue, "enqueue", queue_it)
     patch.setattr(type(transactions), "do", stopped)
+
+
+def interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def interrupt_before_run(patch: pytest.MonkeyPatch) -> None:
