@@ -22,6 +22,7 @@ from agentnb.core.threads import run_in_thread
 from agentnb.core.types import CompletionRequest, ToolResultBlock
 from agentnb.main_thread import MAIN, Guarded, MainCall, MainThread
 from agentnb.testing import by_agent, requests_of, spawn
+from tests.skips import needs_late_threads
 from tests.support import DEADLINE_S
 
 NAMES = vars(sys.modules["__main__"])
@@ -328,10 +329,7 @@ threading.Thread(target=ask).start()
 """
 
 
-@pytest.mark.skipif(
-    (3, 12) <= sys.version_info < (3, 12, 3),
-    reason="there Python starts no thread once the main thread has ended: its gh-113964",
-)
+@needs_late_threads
 def test_thread_that_outlives_the_script_gets_the_error_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT_THAT_HAS_ENDED],

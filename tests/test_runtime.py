@@ -11,7 +11,14 @@ import pytest
 
 from agentnb.runtime import Runtime, get_runtime
 from tests.notebook.forked import ForkServer
+from tests.skips import needs_late_threads
 from tests.support import DEADLINE_S, run_python
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine must not make a loop in this process be given up."""
+    monkeypatch.setattr("agentnb.runtime._EXIT_PATIENCE_S", DEADLINE_S)
 
 
 def test_process_has_one_runtime_on_a_daemon_thread_of_its_own() -> None:
@@ -339,9 +346,10 @@ def test_process_that_exits_closes_the_open_run_and_tells_its_events(
         def told():
             print([e.event.kind for e in run.events if e.event.kind != 'budget_update'][-2:])
 
-        from agentnb import Reply, ScriptedProvider, Session
-        from tests.support import Hold
+        from agentnb import Reply, ScriptedProvider, Session, runtime
+        from tests.support import DEADLINE_S, Hold
 
+        runtime._EXIT_PATIENCE_S = DEADLINE_S
         hold = Hold()
         run = Session(provider=ScriptedProvider([Reply("half of it", pause=hold)])).spawn("x")
         hold.wait()
@@ -462,6 +470,7 @@ def test_name_look_up_that_never_ends_does_not_hold_up_the_process(
     assert printed == "asked\n"
 
 
+@needs_late_threads
 def test_thread_that_outlives_the_main_thread_can_still_look_up_names(
     fork_server: ForkServer,
 ) -> None:
