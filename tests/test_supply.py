@@ -158,6 +158,14 @@ def test_javascript_tools_have_exact_versions_and_nothing_runs_as_they_are_insta
     assert {"preinstall", "install", "postinstall", "prepare"} & set(package["scripts"]) == set()
 
 
+def test_scripts_of_jupyterlab_in_an_environment_in_the_clone_are_not_taken_for_modules() -> None:
+    # Node asks the nearest `package.json` above a file. JupyterLab's have none of their own, and
+    # README puts the environment into the clone: the server would begin with a traceback of Node.
+    package = json.loads((ROOT / "package.json").read_text(encoding="utf-8"))
+
+    assert package.get("type", "commonjs") == "commonjs"
+
+
 @pytest.mark.parametrize("file", [".ci/run", "Makefile"])
 def test_scripts_of_javascript_packages_are_not_run(file: str) -> None:
     text = (ROOT / file).read_text(encoding="utf-8")
