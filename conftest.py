@@ -258,10 +258,12 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
     if item.path.suffix != ".ipynb":
         return (yield)
     from tests.notebook.forked import LAUNCHER
+    from tests.notebook.own_ports import FIND_PORT, of_tests
 
     item.output_timeout = 120  # type: ignore[attr-defined]  # a busy machine may need over 5 s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LAUNCHER, _fork_server_of(item.config).launch)
+        patch.setattr(FIND_PORT, of_tests.find_available_port)
         return (yield)
 
 

@@ -164,6 +164,12 @@ def test_calls_of_two_agents_run_one_at_a_time(names: dict[str, Any]) -> None:
     assert names["most"] == [1, 1, 1, 1]
 
 
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine code may not hear at once that it has to stop."""
+    monkeypatch.setattr("agentnb.core._call.tool_call.THREAD_PATIENCE_S", DEADLINE_S)
+
+
 ENDLESS_ERROR = """
 class Endless(Exception):
     def __str__(self):
@@ -175,7 +181,7 @@ raise Endless
 @pytest.mark.parametrize(
     "code", ["while True: pass", "import time\ntime.sleep(10**6)", ENDLESS_ERROR]
 )
-def test_code_is_stopped_at_its_time_limit(code: str) -> None:
+def test_code_is_stopped_at_its_time_limit(code: str, patience: None) -> None:
     result = came_of(code, code_time_s=0.2)
 
     assert result.is_error
@@ -183,7 +189,9 @@ def test_code_is_stopped_at_its_time_limit(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["while True: pass", "import time\ntime.sleep(10**6)"])
-def test_code_is_stopped_by_a_cancel_of_its_agent(code: str, names: dict[str, Any]) -> None:
+def test_code_is_stopped_by_a_cancel_of_its_agent(
+    code: str, names: dict[str, Any], patience: None
+) -> None:
     names["begun"] = begun = threading.Event()
     provider = by_agent(
         {

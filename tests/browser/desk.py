@@ -67,6 +67,11 @@ _CLOSE = """kernel => {
     }
     jupyterapp.shell.collapseLeft();  // a page that was reloaded shows its files
 }"""
+# anywidget gives up a widget whose code does not run within two seconds.
+_PATIENT = """
+    const timeout = AbortSignal.timeout;
+    AbortSignal.timeout = ms => timeout.call(AbortSignal, Math.max(ms, 240_000));
+"""
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
@@ -82,6 +87,7 @@ class Desk:
         self.server = server
         self._context = browser.contexts[0]  # the one that keeps compiled code
         self._context.set_default_timeout(DEADLINE_MS)
+        self._context.add_init_script(_PATIENT)
         self.watch = Watch(self._context)
         self._page: Page | None = None
         self._others: list[Page] = []

@@ -11,13 +11,19 @@ from unittest.mock import patch
 from jupyterlab.labapp import LabApp  # type: ignore[import-untyped]
 
 from tests.notebook.forked import LAUNCHER, fork_server
+from tests.notebook.own_ports import FIND_PORT, OwnPorts
 
 _USED = ("anywidget", "ipywidgets", "tests.support")
 
 
 def main() -> None:
     """Serve JupyterLab until a signal ends it."""
-    with fork_server() as server, patch(LAUNCHER, server.launch):
+    ports = OwnPorts(is_lab=True)
+    with (
+        fork_server() as server,
+        patch(LAUNCHER, server.launch),
+        patch(FIND_PORT, ports.find_available_port),
+    ):
         server.preload(*_USED)
         LabApp.launch_instance()
 

@@ -82,8 +82,12 @@ class Notebook:
         self.page.wait_for_function("window.jupyterapp?.restored")
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
         self.page.wait_for_function(_KERNEL_IS_THERE, arg=self.name)
-        self.page.wait_for_function(_SHOW_AGAIN)
+        self.show_again()
         self._find_frame()
+
+    def show_again(self) -> None:
+        """Show the views that a page on a busy machine did not find when it was opened."""
+        self.page.wait_for_function(_SHOW_AGAIN)
 
     def close(self) -> None:
         """Close its tab, without saving. The kernel continues."""

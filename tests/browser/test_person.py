@@ -28,7 +28,9 @@ def test_two_pages_answer_one_queue_and_a_page_out_of_sight_gives_notice(desk: D
     panel = Panel(notebook.output(0))
     panel.expect_statuses(root="running", _2="running")
     notebook.save()
-    other = Panel(desk.open(notebook.name, page=desk.another_page()).output(0))
+    second = desk.open(notebook.name, page=desk.another_page())
+    second.show_again()
+    other = Panel(second.output(0))
     other.expect_statuses(root="running", _2="running")
     page, other_page = notebook.page, other.place.page
     page.bring_to_front()  # a hidden page is painted once a second, and clicks wait for that

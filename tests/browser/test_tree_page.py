@@ -74,7 +74,7 @@ def test_name_of_every_card_is_what_is_seen_on_it_in_every_state(open_tree: Open
         new_agent("8", status="skipped", begun=None, ended=61.0, error="its turn did not come"),
     )
     expect(tree.items).to_have_count(10)
-    expect(tree.item("1.1")).to_contain_text("Too many calls, 38 s")
+    expect(tree.item("1.1")).to_contain_text(re.compile(r"Too many calls, \d+ s"))
     expect(tree.item("2")).to_contain_text("look_up: 3 of 9")
 
     for change in ("", "Collapse 1", *["Zoom out"] * 5):

@@ -254,7 +254,7 @@ def test_cancel_of_200_attempts_is_one_message_a_worker_and_closes_every_stream(
     assert {str(node.status) for node in tree.walk()} == {"cancelled"}
     wait_until(lambda: said().count("closed") == 200)
     assert len(set(sent)) == WORKERS
-    assert len(sent) <= 10 * WORKERS  # and not 200
+    assert len(sent) < 100  # and not 200: how many gather depends on the machine
     last = said()
     assert "word" not in last[last.index("closed") :] or last[-1] == "closed"
 

@@ -110,6 +110,7 @@ async def test_silence_before_an_answer_is_tried_four_times(
         async with opened(wire, monkeypatch, timeout_s=SILENCE_S) as provider:
             tree = await run(provider)
 
+        await asyncio.to_thread(server.wait_requests, 4)  # it may not have read the last yet
         await asyncio.to_thread(server.wait_disconnected)
     assert len(server.requests) == 4
     assert type(tree.error) is ConnectionFailed

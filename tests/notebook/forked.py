@@ -29,6 +29,7 @@ from jupyter_client.manager import KernelManager
 
 from tests.main_module import run_as_main
 from tests.notebook.kernel import DEADLINE_S, Kernel
+from tests.notebook.own_ports import of_tests
 from tests.support import NO_WORD_OF_SLOWNESS
 
 _IMPORTED = (
@@ -56,6 +57,7 @@ _IMPORTED = (
     "tornado.platform.asyncio",
     "yaml",
 )
+_CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 LAUNCHER = "jupyter_client.provisioning.local_provisioner.launch_kernel"
 """What starts the kernels of all managers: those of nbval and nbclient, too."""
 SDKS = (
@@ -69,16 +71,28 @@ SDKS = (
 """What kernels need that make real calls. Importing them takes about a second."""
 
 
+class _Client(BlockingKernelClient):
+    """Asks the process whether it lives.
+
+    The manager's own client would ask the manager, which has no process; a client without one asks
+    whether the kernel has answered within a second, and a kernel that begins may not.
+    """
+
+    process: Process
+
+    async def _async_is_alive(self) -> bool:
+        return self.process.poll() is None
+
+
 class Forked(Kernel):
     """A kernel whose process is a child of the one that was forked."""
 
     def __init__(self, manager: KernelManager, fork_server: ForkServer) -> None:
-        # The manager's own client would ask it for a process, which it has none of.
-        client = BlockingKernelClient(connection_file=manager.connection_file)
+        client = _Client(connection_file=manager.connection_file)
         client.load_connection_file()
         super().__init__(manager, client)
         self._server = fork_server
-        self._process = fork_server.fork(manager.connection_file)
+        self._process = client.process = fork_server.fork(manager.connection_file)
         self._is_killed = False
 
     def __enter__(self) -> Forked:
@@ -101,6 +115,7 @@ class Forked(Kernel):
             self._client.shutdown(restart=True)
             self.wait_until_dead()
         self._process = self._server.fork(self._manager.connection_file)
+        cast(_Client, self._client).process = self._process
         self._is_killed = False
         self._client.wait_for_ready(timeout=DEADLINE_S)
 
@@ -225,7 +240,8 @@ class ForkServer:
 
     def started(self) -> Forked:
         """A new kernel, ended by its `with`."""
-        manager = KernelManager(kernel_name="python3")
+        ports = {f"{name}_port": of_tests.take() for name in _CHANNELS}
+        manager = KernelManager(kernel_name="python3", **ports)
         manager.write_connection_file()
         return Forked(manager, self)
 

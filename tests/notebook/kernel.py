@@ -15,10 +15,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import zmq
 from jupyter_client.blocking.client import BlockingKernelClient
 from jupyter_client.manager import KernelManager
+
+from tests.notebook.own_ports import FIND_PORT, of_tests
 
 DEADLINE_S = 240.0
 _KINDS = {"view": "application/vnd.jupyter.widget-view+json", "picture": "image/png"}
@@ -227,7 +230,8 @@ def started() -> Iterator[Kernel]:
     """A kernel of this environment, ended afterwards."""
     # It kills a kernel that takes longer: on a busy machine, one that is about to end by itself.
     manager = KernelManager(kernel_name="python3", shutdown_wait_time=2 * DEADLINE_S)
-    manager.start_kernel()
+    with patch(FIND_PORT, of_tests.find_available_port):
+        manager.start_kernel()
     try:
         client = manager.blocking_client()
         client.start_channels()

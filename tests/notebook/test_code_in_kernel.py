@@ -11,7 +11,9 @@ from tests.notebook.kernel import Door, Kernel, a_door
 
 SCRIPT = """
 import agentnb, asyncio, threading
+from agentnb.core._call import tool_call
 
+tool_call.THREAD_PATIENCE_S = 240  # a busy kernel may not hear at once that code has to stop
 code = lambda text: agentnb.Reply(tool_uses=(agentnb.ToolUse("c", "python", {"code": text}),))
 spin = "begun.set()\\nwhile True: pass"
 provider = agentnb.ScriptedProvider({

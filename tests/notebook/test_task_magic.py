@@ -24,6 +24,7 @@ from agentnb.notebook import task_magic
 from agentnb.notebook.completion import complete
 from agentnb.notebook.task_magic import TASK_VERBS, TaskMagics
 from agentnb.views.table import ROWS
+from tests.support import DEADLINE_S
 from tests.test_hostile_words import HOSTILE, acting_in
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -105,6 +106,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> SomeSession:
     made = SomeSession()
     monkeypatch.setattr(task_magic, "get_session", lambda: made)
     monkeypatch.setattr(task_magic, "notebook_names", lambda: {"city": "Ulm", "model": "demo/demo"})
+    monkeypatch.setattr("agentnb.notebook.completion._PATIENCE_S", DEADLINE_S)
     return made
 
 
