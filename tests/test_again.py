@@ -116,3 +116,33 @@ def test_cells_with_a_reason_are_cells_of_the_lessons() -> None:
     ids = {cell.id for path in LESSONS for cell in load(path).cells if is_spawn(cell)}
 
     assert ALONE | set(OTHERWISE) <= ids
+
+
+IN_ANY_ORDER = ["delegation", "depth-and-failure", "quickstart", "what-a-model-is-sent"]
+"""Lessons whose other cells can be run again, too: no later cell changes a name that they use."""
+
+
+@pytest.mark.parametrize("name", IN_ANY_ORDER)
+def test_other_cells_can_be_run_again_on_their_own(
+    name: str, tmp_path: Path, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson = load(lessons.FOLDER / f"{name}.ipynb")
+    code = {cell.id: cell.source for cell in lesson.cells if cell.cell_type == "code"}
+    _set_up, *run = code
+    tried_above = {each for ids in again(lesson).values() for each in ids}
+    # From the last to the first: no cell finds what a cell above it has just made.
+    others = [each for each in reversed(run) if each not in tried_above]
+    orders = [list(code.values()), [[code[each]] for each in others]]
+    given, output, errors = (tmp_path / file for file in ("orders", "output", "errors"))
+    given.write_text(json.dumps(orders), encoding="utf-8")
+    monkeypatch.setenv("AGENTNB_MODE", "live")  # in CI too, where it has no cassette here
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the folders that lessons make
+    command = ["-c", "import sys; from tests.again import main; main(sys.argv[1])", str(given)]
+
+    status = fork_server.popen(command, cwd=tmp_path, output=output, errors=errors).wait()
+
+    assert status == 0, errors.read_text("utf-8")
+    at_first, later = json.loads(output.read_text("utf-8"))
+    ended = dict(zip(code, at_first, strict=True))
+    again_ended = {each: outcomes[0] for each, outcomes in zip(others, later, strict=True)}
+    assert again_ended == {each: ended[each] for each in others}
