@@ -1,7 +1,7 @@
 """After *Run All*, a reader can run each `%%spawn` cell again, with the same outcome.
 
 A cell works on its own, or the lesson says beside it what to run first. Background runs are
-followed until the next cell has seen them at work.
+followed until the next cell has seen them at work. Before that, some other cells are run again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ ABOVE = "first run the cell above it"
 
 A script gives each reply of a list once, and a cell below replaces it by another one.
 """
+MORE = {
+    "parallel-and-sequential": (12, 16, 18, 26, 33, 38, 42, 14, 15, 16, 20, 22, 26, 27),
+}
+"""Numbers of other cells, which are in their ids. They are run again first, in this order."""
 ENOUGH = {"agents-and-your-data": "data-12"}
 """The last cell to run of a lesson whose later cells have sessions of their own, and processes."""
 
@@ -39,7 +43,9 @@ def is_spawn(cell: NotebookNode) -> bool:
 
 
 LESSONS = [
-    path for path in sorted(lessons.FOLDER.glob("*.ipynb")) if any(map(is_spawn, load(path).cells))
+    path
+    for path in sorted(lessons.FOLDER.glob("*.ipynb"))
+    if path.stem in MORE or any(map(is_spawn, load(path).cells))
 ]
 
 
@@ -77,7 +83,9 @@ def test_spawn_cell_can_be_run_again(
         end = run.index(ENOUGH[path.stem]) + 1
         assert "agentnb.configure(" not in "".join(code[each] for each in run[end:])
         run = run[:end]
-    further = again(lesson)
+    prefix = lesson.cells[0].id.rpartition("-")[0]
+    more = [f"{prefix}-{number:02}" for number in MORE.get(path.stem, ())]
+    further = {"more": more} | again(lesson)
     orders = [
         [code[each] for each in run],
         [[code.get(each, each) for each in ids] for ids in further.values()],
