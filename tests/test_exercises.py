@@ -309,7 +309,7 @@ EXERCISES = {
             Wrong(
                 f"async def second_look():\n    return await session.map(table[:12], {CAREFUL})\n\n"
                 "await check_2(second_look)",
-                "these are other messages",
+                "these are different messages",
             ),
         ),
     ),
