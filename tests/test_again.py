@@ -34,9 +34,10 @@ MORE = {
     "parallel-and-sequential": (12, 16, 18, 26, 33, 38, 42, 14, 15, 16, 20, 22, 26, 27),
     # Number 7 sets a new session, as the lesson says above number 13.
     "a-table-of-answers": (28, 34, 7, 13, 15, 17, 21, 23, 38, 26, 28, 30, 34),
+    "agents-and-your-data": (9, 14, 16, 18, 22),
 }
 """Numbers of other cells, which are in their ids. They are run again first, in this order."""
-ENOUGH = {"agents-and-your-data": "data-12"}
+ENOUGH = {"agents-and-your-data": "data-28"}
 """The last cell to run of a lesson whose later cells have sessions of their own, and processes."""
 
 
