@@ -35,6 +35,7 @@ MORE = {
     # Number 7 sets a new session, as the lesson says above number 13.
     "a-table-of-answers": (28, 34, 7, 13, 15, 17, 21, 23, 38, 26, 28, 30, 34),
     "agents-and-your-data": (9, 14, 16, 18, 22),
+    "testing-agents": (7, 17, 21, 6, 7, 9, 11),
 }
 """Numbers of other cells, which are in their ids. They are run again first, in this order."""
 ENOUGH = {"agents-and-your-data": "data-28"}
