@@ -54,6 +54,7 @@ _IMPORTED = (
     "matplotlib.backends.backend_agg",
     "matplotlib_inline.backend_inline",
     "psutil",
+    "tests.notebook.patient",
     "tornado.platform.asyncio",
     "yaml",
 )
