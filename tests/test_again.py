@@ -7,12 +7,15 @@ followed until the next cell has seen them at work. Before that, some other cell
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from nbformat import NotebookNode
 
 from tests import lessons
+from tests.again import Outcome
 from tests.notebook.forked import ForkServer
 from tests.notebook.saved import load
 
@@ -31,6 +34,7 @@ ABOVE = "first run the cell above it"
 A script gives each reply of a list once, and a cell below replaces it by another one.
 """
 MORE = {
+    "first-tree": (5, 7, 9),
     "parallel-and-sequential": (12, 16, 18, 26, 33, 38, 42, 14, 15, 16, 20, 22, 26, 27),
     # Number 7 sets a new session, as the lesson says above number 13.
     "a-table-of-answers": (28, 34, 7, 13, 15, 17, 21, 23, 38, 26, 28, 30, 34),
@@ -76,12 +80,42 @@ def again(lesson: NotebookNode) -> dict[str, list[str]]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Runs cells in a process of its own, in an empty folder."""
+
+    fork_server: ForkServer
+    folder: Path
+
+    def run(
+        self, cells: Sequence[str], further: Sequence[Sequence[str]]
+    ) -> tuple[list[Outcome], list[list[Outcome]]]:
+        """Run the code of some cells, and then of others: see `tests.again`."""
+        given, output, errors = (self.folder / name for name in ("orders", "output", "errors"))
+        given.write_text(json.dumps([cells, further]), encoding="utf-8")
+        command = ["-c", "import sys; from tests.again import main; main(sys.argv[1])", str(given)]
+        started = self.fork_server.popen(command, cwd=self.folder, output=output, errors=errors)
+        assert started.wait() == 0, errors.read_text("utf-8")
+        at_first, later = json.loads(output.read_text("utf-8"))
+        return at_first, later
+
+
+@pytest.fixture
+def reader(fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.setenv("AGENTNB_MODE", "live")  # in CI too, where it has no cassette here
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the folders that lessons make
+    return Reader(fork_server, tmp_path)
+
+
+def code_of(lesson: NotebookNode) -> dict[str, str]:
+    """By id, the code of the cells."""
+    return {cell.id: cell.source for cell in lesson.cells if cell.cell_type == "code"}
+
+
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
-def test_spawn_cell_can_be_run_again(
-    path: Path, tmp_path: Path, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spawn_cell_can_be_run_again(path: Path, reader: Reader) -> None:
     lesson = load(path)
-    code = {cell.id: cell.source for cell in lesson.cells if cell.cell_type == "code"}
+    code = code_of(lesson)
     run = list(code)
     if path.stem in ENOUGH:
         end = run.index(ENOUGH[path.stem]) + 1
@@ -89,23 +123,14 @@ def test_spawn_cell_can_be_run_again(
         run = run[:end]
     prefix = lesson.cells[0].id.rpartition("-")[0]
     more = [f"{prefix}-{number:02}" for number in MORE.get(path.stem, ())]
-    further = {"more": more} | again(lesson)
-    orders = [
-        [code[each] for each in run],
-        [[code.get(each, each) for each in ids] for ids in further.values()],
-    ]
-    given, output, errors = (tmp_path / name for name in ("orders", "output", "errors"))
-    given.write_text(json.dumps(orders), encoding="utf-8")
-    monkeypatch.setenv("AGENTNB_MODE", "live")  # in CI too, where it has no cassette here
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the folders that lessons make
-    command = ["-c", "import sys; from tests.again import main; main(sys.argv[1])", str(given)]
+    further = [more, *again(lesson).values()]
 
-    status = fork_server.popen(command, cwd=tmp_path, output=output, errors=errors).wait()
+    at_first, later = reader.run(
+        [code[each] for each in run], [[code.get(each, each) for each in ids] for ids in further]
+    )
 
-    assert status == 0, errors.read_text("utf-8")
-    at_first, later = json.loads(output.read_text("utf-8"))
     ended = dict(zip(run, at_first, strict=True))
-    for ids, outcomes in zip(further.values(), later, strict=True):
+    for ids, outcomes in zip(further, later, strict=True):
         for each, outcome in zip(ids, outcomes, strict=True):
             if each in code:
                 assert (each, outcome) == (each, ended[each])
@@ -135,26 +160,16 @@ IN_ANY_ORDER = ["delegation", "depth-and-failure", "quickstart", "what-a-model-i
 
 
 @pytest.mark.parametrize("name", IN_ANY_ORDER)
-def test_other_cells_can_be_run_again_on_their_own(
-    name: str, tmp_path: Path, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_cells_can_be_run_again_on_their_own(name: str, reader: Reader) -> None:
     lesson = load(lessons.FOLDER / f"{name}.ipynb")
-    code = {cell.id: cell.source for cell in lesson.cells if cell.cell_type == "code"}
+    code = code_of(lesson)
     _set_up, *run = code
     tried_above = {each for ids in again(lesson).values() for each in ids}
     # From the last to the first: no cell finds what a cell above it has just made.
     others = [each for each in reversed(run) if each not in tried_above]
-    orders = [list(code.values()), [[code[each]] for each in others]]
-    given, output, errors = (tmp_path / file for file in ("orders", "output", "errors"))
-    given.write_text(json.dumps(orders), encoding="utf-8")
-    monkeypatch.setenv("AGENTNB_MODE", "live")  # in CI too, where it has no cassette here
-    monkeypatch.setenv("TMPDIR", str(tmp_path))  # for the folders that lessons make
-    command = ["-c", "import sys; from tests.again import main; main(sys.argv[1])", str(given)]
 
-    status = fork_server.popen(command, cwd=tmp_path, output=output, errors=errors).wait()
+    at_first, later = reader.run([*code.values()], [[code[each]] for each in others])
 
-    assert status == 0, errors.read_text("utf-8")
-    at_first, later = json.loads(output.read_text("utf-8"))
     ended = dict(zip(code, at_first, strict=True))
-    again_ended = {each: outcomes[0] for each, outcomes in zip(others, later, strict=True)}
+    again_ended = {each: outcome for each, (outcome,) in zip(others, later, strict=True)}
     assert again_ended == {each: ended[each] for each in others}
