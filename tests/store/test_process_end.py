@@ -11,6 +11,7 @@ from agentnb.agent_view import AgentView
 from agentnb.store import writer as writers
 from agentnb.store.writer import Writer
 from tests.forks import printed_by, run_program
+from tests.skips import needs_late_threads
 
 PROGRAM = """
 import atexit, threading
@@ -50,6 +51,7 @@ def root_after(store: Path, register: str, patience_s: float) -> tuple[str, Agen
     return printed, session.load(info).agent("root")
 
 
+@needs_late_threads
 def test_tool_that_is_called_while_exit_functions_run_is_recorded(tmp_path: Path) -> None:
     printed, root = root_after(tmp_path / "x.db", "atexit.register", 60)
 
