@@ -631,7 +631,11 @@ class OrchestratorResult(_OfRun):
     memory_contexts: tuple[AgentMemoryContext, ...] = ()
     """One for each completed agent, in path order."""
     incomplete: tuple[SubAgentResult, ...] = ()
-    """Every incomplete task at any depth, with its partial result."""
+    """Every incomplete task at any depth, with its partial result.
+
+    Not a task that its agent was asked to do itself: one that was too deep, or in a spawn block
+    that could not be read.
+    """
     cut: bool = False
     """Whether the answer ended at the model's `max_tokens`, at its context window, or at the root's
     `max_turns`."""

@@ -46,6 +46,7 @@ provider = agentnb.ScriptedProvider({
     "drawn": "It is black.",
     "Hello": "Well said.",
 })
+provider_of_script = provider
 session = agentnb.configure(provider=provider, tools=[from_session])
 offered = lambda: [spec.name for spec in provider.requests[-1].tools]
 """
@@ -62,7 +63,10 @@ def kernel(fork_server: ForkServer) -> Iterator[Kernel]:
 @pytest.fixture(autouse=True)
 def own_session(kernel: Kernel) -> None:
     """Gives each test the session of `SCRIPT`, whatever the one before it has configured."""
-    kernel.ok("_ = agentnb.configure(provider=provider, tools=[from_session])")
+    kernel.ok(
+        "provider = provider_of_script\n"
+        "_ = agentnb.configure(provider=provider, tools=[from_session])"
+    )
 
 
 def test_picture_of_a_tool_stands_below_the_tree_and_is_the_same_in_every_run(

@@ -143,17 +143,18 @@ def test_fork_waits_for_an_import_as_the_other_process_could_not_end_it() -> Non
 def test_session_begins_the_import_where_there_is_a_key_and_not_else(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load = Load()
-    load.go_on.set()
-    monkeypatch.setattr(anthropic, "_sdk", LazyImport(load))
+    begun: list[str] = []
+    imports = LazyImport(lambda: None)
+    monkeypatch.setattr(imports, "begin", lambda: begun.append("begun"))
+    monkeypatch.setattr(anthropic, "_sdk", imports)
     registry.Registry().resolve("anthropic/m")
-    assert load.threads == []
+    assert begun == []
 
     monkeypatch.setenv(name, "a-key")
     registry.Registry().resolve("demo")
-    assert load.threads == []
+    assert begun == []
     registry.Registry().resolve("anthropic/m")
-    assert len(load.threads) == 1
+    assert begun == ["begun"]
 
 
 def test_extension_begins_the_import_where_there_is_a_key_and_not_else() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 
@@ -18,6 +19,7 @@ from agentnb.core.events import AgentSpawned, RunFinished
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.scripted import AnyReply
 from agentnb.store import queue
+from agentnb.tasks import at_work
 from tests.support import DEADLINE_S, Hold, events_of, path_of, task_of, until
 from tests.tasks.dying import BUDGET, COST, MOST, SCENES, Left, killed, provider_of, settings_of
 from tests.tasks.keeping import Keeping, ended
@@ -31,8 +33,13 @@ def deaths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Left]:
 
 
 @pytest.fixture
-def dead(deaths: dict[str, Left], tmp_path: Path) -> Callable[[str], Left]:
+def dead(
+    deaths: dict[str, Left], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Left]:
     """What a process left that was killed in a scene."""
+    # Copies of one store have runs of the same ids, and those of the test before may be alive.
+    for by_run in ("_budgets", "_rebuilt", "_cancellations"):
+        monkeypatch.setattr(at_work, by_run, WeakValueDictionary())
 
     def copied(scene: str) -> Left:
         store = tmp_path / scene / "x.db"

@@ -80,9 +80,10 @@ def test_a_person_sees_that_a_worker_starts_and_when_the_code_runs(pool: Pool) -
 
 
 def test_what_is_printed_comes_with_the_value_also_from_a_process(pool: Pool) -> None:
-    ran = pool.run("import os, sys\nprint('one')\nos.system('echo two; echo bad >&2')\nNone")
+    code = "import os as o, sys as s\nprint('one')\no.system('echo two; echo bad >&2')\nNone"
+    ran = pool.run(code)
 
-    assert ran.text == "one\ntwo\nStandard error:\nbad\n(Bound: os, sys)"
+    assert ran.text == "one\ntwo\nStandard error:\nbad\n(Bound: o, s)"
 
 
 def test_long_output_keeps_its_beginning_and_its_end(pool: Pool) -> None:
