@@ -25,6 +25,7 @@ WRONG_IMPORTS = {
         "agentnb/core/errors.py": "from agentnb.core import events",
         "agentnb/core/cycles.py": "from agentnb.core import budget",
     },
+    "The core knows no room": {"agentnb/core/cancel.py": "from agentnb.core import records"},
     "The core knows no library": {"agentnb/core/tree.py": "import networkx"},
     "The house: ": {"agentnb/core/prompt.py": "from agentnb import runtime"},
     "Only the notebook floor knows IPython": {"agentnb/runtime.py": "import IPython"},
