@@ -239,7 +239,7 @@ def request_fields(
 def message_fields(message: Message, text: _Text = str) -> dict[str, Any]:
     """A message as plain values; a message of a single text has the text instead of blocks."""
     content = message.content
-    if len(content) == 1 and type(content[0]) is TextBlock:
+    if len(content) == 1 and type(content[0]) is TextBlock and not content[0].extra:
         return {"role": message.role.value, "content": text(content[0].text)}
     # A cassette only names files: calls are answered by their keys, which use the digests, and the
     # files are the person's own, next to the notebook.

@@ -25,6 +25,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -228,6 +229,8 @@ def _text_of(message: Message) -> str:
                 said.append(text)
             case ThinkingBlock(text):
                 said.append(f"(thinking) {text}")
+            case OpaqueBlock(data=data):
+                said.append(f"(kept for the API) {_as_json(data)}")
             case ToolUseBlock(name=name, input=given):
                 said.append(f"{name}({_as_json(given)})")
             case ToolResultBlock(text=text, is_error=is_error):

@@ -73,18 +73,24 @@ _MEDIA = _object({"kind": _TEXT, "media_type": _TEXT, "data": _TEXT}, {"name": _
 _BLOCK = _by(
     "kind",
     {
-        "text_block": _object({"kind": _TEXT, "text": _TEXT}, {}),
+        "text_block": _object({"kind": _TEXT, "text": _TEXT}, {"extra": _OBJECT}),
         "thinking_block": _object(
             {"kind": _TEXT, "text": _TEXT},
-            {"signature": _TEXT, "redacted_data": _or_none(_TEXT)},
+            {
+                "signature": _TEXT,
+                "redacted_data": _or_none(_TEXT),
+                "sent_as": _TEXT,
+                "extra": _OBJECT,
+            },
         ),
         "tool_use_block": _object(
-            {"kind": _TEXT, "id": _TEXT, "name": _TEXT, "input": _OBJECT}, {}
+            {"kind": _TEXT, "id": _TEXT, "name": _TEXT, "input": _OBJECT}, {"extra": _OBJECT}
         ),
         "tool_result_block": _object(
             {"kind": _TEXT, "tool_use_id": _TEXT, "text": _TEXT}, {"is_error": _TRUTH}
         ),
         "media_block": _MEDIA,
+        "opaque_block": _object({"kind": _TEXT, "api": _TEXT, "data": _OBJECT}, {}),
     },
 )
 _MESSAGE = _object(

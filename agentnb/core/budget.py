@@ -39,6 +39,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -89,6 +90,8 @@ def _tokens_of(part: Message | ToolSpec) -> int:
                 tokens += estimate_tokens(name + as_json(arguments))
             case MediaBlock():
                 tokens += media_tokens(block)
+            case OpaqueBlock(data=data):
+                tokens += estimate_tokens(as_json(data))
     return tokens
 
 

@@ -88,7 +88,11 @@ def _plain_parts(value: Any, inside: set[int], text: _Text) -> Any:
         }
     if cls.__module__ in _OURS and dataclasses.is_dataclass(cls):
         tag = {"kind": _kind_of(cls)} if cls in _tagged() else {}
-        return tag | {name: _plain(getattr(value, name), inside, text) for name in _names_of(cls)}
+        fields = {name: getattr(value, name) for name in _names_of(cls)}
+        for name in _later_names_of(cls):
+            if fields[name] in (None, ""):
+                del fields[name]
+        return tag | {name: _plain(item, inside, text) for name, item in fields.items()}
     return text(_text(value))
 
 
@@ -324,6 +328,13 @@ def _kind_of(cls: type) -> str:
 def _names_of(cls: type) -> tuple[str, ...]:
     """A class's fields except `kind`."""
     return tuple(field.name for field in dataclasses.fields(cls) if field.name != "kind")
+
+
+@cache
+def _later_names_of(cls: type) -> tuple[str, ...]:
+    """Fields of blocks that older records do not have: left out where they are empty."""
+    is_block = cls in get_args(types.Block)
+    return tuple(name for name in _names_of(cls) if is_block and name in ("extra", "sent_as"))
 
 
 @cache

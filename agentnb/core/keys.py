@@ -24,6 +24,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -118,13 +119,14 @@ class CallKeys:
     def _block(self, block: Block) -> str:
         match block:
             case TextBlock(text):
-                return f'{{"text":{_text(text)}}}'
+                return f'{{{_extra(block.extra)}"text":{_text(text)}}}'
             case ThinkingBlock():
-                return f'{{"thinking":{_text(block.text)}}}'
+                return f'{{{_extra(block.extra)}"thinking":{_text(block.text)}}}'
             case ToolUseBlock(id=tool_use_id, name=name, input=given):
-                return _encode(
-                    {"call": self._ordinal(tool_use_id), "input": plain(given), "name": name}
-                )
+                fields = {"call": self._ordinal(tool_use_id), "input": plain(given), "name": name}
+                if block.extra and (meant := _meant(block.extra)):
+                    fields["extra"] = meant
+                return _encode(fields)
             case ToolResultBlock(tool_use_id=tool_use_id, text=text, is_error=is_error):
                 return _encode(
                     {"error": is_error, "of": self._ordinal(tool_use_id), "result": text}
@@ -132,10 +134,30 @@ class CallKeys:
             case MediaBlock(media_type=media_type):
                 # By its digest: megabytes are read once, and masking them would be pointless.
                 return f'{{"media":{_text(media_type)},"sha256":{_text(block.digest)}}}'
+            case OpaqueBlock(data=data):
+                return _encode({"opaque": _meant(data)})
         assert_never(block)
 
     def _ordinal(self, tool_use_id: str) -> int:
         return self._ordinals.setdefault(tool_use_id, len(self._ordinals) + 1)
+
+
+def _extra(extra: Mapping[str, Any] | None) -> str:
+    """The beginning of a block's JSON: nothing for a block without further fields."""
+    meant = _meant(extra) if extra else None
+    return f'"extra":{_encode(meant)},' if meant else ""
+
+
+def _meant(value: Any) -> Any:
+    """What fields of a provider mean: without ids, signatures and encrypted parts."""
+    if isinstance(value, Mapping):
+        kept = {str(name): _meant(item) for name, item in value.items() if not _is_form(str(name))}
+        return {name: item for name, item in kept.items() if item not in ({}, [])}
+    return [_meant(item) for item in value] if isinstance(value, list | tuple) else plain(value)
+
+
+def _is_form(name: str) -> bool:
+    return name == "id" or name.endswith(("_id", "signature")) or name.startswith("encrypted_")
 
 
 _WITHOUT_EXTRA = hashlib.sha256(b'{"extra":{},"messages":[')

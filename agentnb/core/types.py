@@ -85,6 +85,8 @@ class TextBlock:
     """Text in a message."""
 
     text: str
+    extra: Mapping[str, Any] | None = None
+    """Further fields that the provider sent with it, to be sent back unchanged; `None` for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,11 @@ class ThinkingBlock:
     signature: str = ""
     redacted_data: str | None = None
     """Set if the API withholds the text; `text` is then empty."""
+    sent_as: str = ""
+    """The field of a chat completion's message that held it: `reasoning_content`, `reasoning`.
+    Empty where thinking has a block of its own, as in the Messages API."""
+    extra: Mapping[str, Any] | None = None
+    """As of `TextBlock`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,8 @@ class ToolUseBlock:
     name: str
     input: Mapping[str, Any]
     """Arguments by name; `{MALFORMED_INPUT: raw text}` if they were not a JSON object."""
+    extra: Mapping[str, Any] | None = None
+    """As of `TextBlock`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +208,18 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # a lone surrogate has no UTF-8
 
 
-Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock
+@dataclass(frozen=True, slots=True)
+class OpaqueBlock:
+    """A part of a model's message that only its API understands. It is sent back unchanged."""
+
+    api: str
+    """`messages`: a content block of the Messages API; `chat`: fields of a chat completion's
+    message. Other APIs are not sent it."""
+    data: Mapping[str, Any]
+    """The block, or the fields, as JSON values."""
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock | OpaqueBlock
 
 
 @dataclass(frozen=True, slots=True)

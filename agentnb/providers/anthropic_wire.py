@@ -21,6 +21,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
     Stopped,
     StreamEvent,
@@ -133,6 +134,8 @@ def _block_param(block: Block) -> dict[str, Any] | None:
             kind = "document" if media_type == PDF else "image"
             source = {"type": "base64", "media_type": media_type, "data": data}
             return {"type": kind, "source": source}
+        case OpaqueBlock(api, data):
+            return dict(data) if api == "messages" else None
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:

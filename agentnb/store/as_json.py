@@ -87,7 +87,7 @@ def reply_json(message: Message, text: str) -> str:
 
 
 def _is_text(block: Block, text: str) -> bool:
-    return type(block) is TextBlock and block.text == text
+    return type(block) is TextBlock and block.text == text and not block.extra
 
 
 def event_json(event: Event) -> str:

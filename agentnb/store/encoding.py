@@ -423,7 +423,7 @@ class RunEncoder:
 
     def _message(self, message: Message, rows: Rows) -> int:
         content = message.content
-        if len(content) == 1 and type(content[0]) is TextBlock:
+        if len(content) == 1 and type(content[0]) is TextBlock and not content[0].extra:
             return self._content(message.role.value, content[0].text, rows)
         (kept,) = with_media((message,), lambda block: self._file(block, rows))
         return self._content("message", json_of(kept), rows)

@@ -10,6 +10,7 @@ from typing import Any
 
 from opentelemetry.util.genai.types import (
     FunctionToolDefinition,
+    GenericPart,
     InputMessage,
     MessagePart,
     OutputMessage,
@@ -26,6 +27,7 @@ from agentnb.core.types import (
     Block,
     MediaBlock,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -105,3 +107,5 @@ def _part_of(block: Block) -> MessagePart:
             return ToolCallResponsePart(masked_as_known(text), id)
         case MediaBlock():
             return TextPart(masked_as_known(media_words(block)))
+        case OpaqueBlock(api, data):
+            return GenericPart(str(data.get("type") or api))

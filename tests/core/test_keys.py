@@ -18,6 +18,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ThinkingBlock,
@@ -85,6 +86,8 @@ def canonical(model: str, request: CompletionRequest) -> dict[str, Any]:
             case ToolResultBlock():
                 number = ordinal(block.tool_use_id)
                 return {"of": number, "result": block.text, "error": block.is_error}
+            case OpaqueBlock():
+                return {"opaque": {"type": "search", "input": {"q": "x"}}}
 
     return {
         "model": model,
@@ -328,3 +331,20 @@ def test_value_that_json_does_not_have_makes_a_key_all_the_same() -> None:
     request = replace(REQUEST, messages=(message,), extra=odd)  # type: ignore[arg-type]
 
     assert key_of(MODEL, request) == key_of(MODEL, request)
+
+
+def test_kept_parts_of_a_reply_count_without_ids_signatures_and_encrypted_text() -> None:
+    def key_with(mark: str, query: str = "x", said: str = "a") -> str:
+        found = {"type": "found", "encrypted_content": mark, "signature": mark}
+        block = {"type": "search", "id": mark, "input": {"q": query}, "content": [found]}
+        content = (
+            TextBlock("Hi", {"citations": [{"cited_text": said, "file_id": mark}]}),
+            OpaqueBlock("messages", block),
+            ToolUseBlock("t", "look", {}, {"extra_content": {"thought_signature": mark}}),
+        )
+        message = Message(Role.ASSISTANT, content)
+        return key_of(MODEL, replace(REQUEST, messages=(user_message("Look!"), message)))
+
+    assert key_with("one") == key_with("two")
+    assert key_with("one") != key_with("one", query="y")
+    assert key_with("one") != key_with("one", said="b")

@@ -35,6 +35,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -165,6 +166,8 @@ def _block_words(block: Block) -> str:
             return block.text
         case ThinkingBlock():
             return f"(thinking) {block.text or '(kept by the API)'}"
+        case OpaqueBlock():
+            return f"(kept for the API) {json.dumps(plain(block.data), ensure_ascii=False)}"
         case ToolUseBlock():
             code = code_in(block.name, block.input)
             if code is not None:
