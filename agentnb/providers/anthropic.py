@@ -18,13 +18,15 @@ from agentnb.core.secrets import note_address
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
-from agentnb.providers.error_mapping import Hints
+from agentnb.providers.error_mapping import Hints, as_words
 from agentnb.providers.json_values import without_surrogates
+from agentnb.providers.message_forms import LearnedForms, RefusedThinking
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 
 if TYPE_CHECKING:
     import anthropic
+    import httpx2
 
 _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_IDENTITY_TOKEN")
 
@@ -43,6 +45,8 @@ def _load_sdk() -> None:
 
 
 _sdk = sdk_import(_load_sdk)
+_forms = LearnedForms()
+_refused_thinking = RefusedThinking()
 
 
 def preload() -> None:
@@ -118,10 +122,33 @@ class _Client(SdkClient):
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
         """Send the request and return its reply once it has begun."""
-        body = {**body_of(request), **without_surrogates(request.extra)}
         with self.llm_errors():
-            response = await self.post("/v1/messages", body)
+            response = await self._response_to(request)
         return ReplyStream(response, ReplyReader(request), event_in, self.errors)
+
+    async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
+        """Send the request in the model's known form, and in another if the API refuses that."""
+        import anthropic
+
+        address, extra = str(self.sdk.base_url), without_surrogates(request.extra)
+        form = _forms.of(address, request.model)
+        while True:
+            sent = _refused_thinking.left_out(request)
+            body = body_of(sent, form)
+            try:
+                response = await self.post("/v1/messages", {**body, **extra})
+            except anthropic.APIStatusError as error:
+                status, complaint = error.status_code, as_words(error.body)
+                if _refused_thinking.is_meant(status, complaint, sent.messages):
+                    _refused_thinking.add(sent.messages)
+                    continue
+                other = form.after(status, complaint, body)
+                if other == form:
+                    raise
+                form = other
+            else:
+                _forms.learn(address, request.model, form)
+                return response
 
     def kind_and_message(self, error: anthropic.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""

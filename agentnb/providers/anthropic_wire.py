@@ -14,7 +14,7 @@ from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
-from agentnb.core.text import short_reason
+from agentnb.core.text import literal, short_reason
 from agentnb.core.types import (
     MALFORMED_INPUT,
     Block,
@@ -45,6 +45,7 @@ from agentnb.providers.json_values import (
     without_surrogates,
 )
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
+from agentnb.providers.message_forms import USUAL, MessageForm
 from agentnb.providers.reply import BrokeOff
 
 _MIN_CACHED_BYTES = 4096
@@ -53,12 +54,14 @@ _NOTHING_SAID = "(no output)"
 """The text of a message without words: the API refuses an empty one."""
 _CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
 """Stop reasons after which the last content block may be a fragment."""
+_WHOLE = ("end_turn", "stop_sequence", "tool_use", "pause_turn")
+"""The other stop reasons. After one that is not known, nobody can say what is missing."""
 
 
 # -- requests ---------------------------------------------------------------------------------
 
 
-def body_of(request: CompletionRequest) -> dict[str, Any]:
+def body_of(request: CompletionRequest, form: MessageForm = USUAL) -> dict[str, Any]:
     """Return the JSON body of a request, cache breakpoints included."""
     messages = [_message_param(message) for message in request.messages]
     if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
@@ -79,7 +82,8 @@ def body_of(request: CompletionRequest) -> dict[str, Any]:
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
             for tool in request.tools
         ]
-    if request.output_schema is not None and request.tools and not _thinks(request):
+    is_typed = request.output_schema is not None and bool(request.tools)
+    if is_typed and form.forces and not _thinks(request):
         body["tool_choice"] = {"type": "tool", "name": request.tools[0].name}
     cleaned: dict[str, Any] = without_surrogates(body)
     return cleaned
@@ -114,15 +118,21 @@ def _message_param(message: Message) -> dict[str, Any]:
 def _block_param(block: Block) -> dict[str, Any] | None:
     """The block as JSON; `None` for one that the API would refuse."""
     match block:
-        case TextBlock(text):
-            return {"type": "text", "text": text} if text.strip() else None
-        case ThinkingBlock(redacted_data=str(data)):
-            return {"type": "redacted_thinking", "data": data}
-        case ThinkingBlock(text, signature):
-            param = {"type": "thinking", "thinking": text, "signature": signature}
-            return param if signature else None
-        case ToolUseBlock(call_id, name, arguments):
-            return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        case TextBlock(text, extra):
+            return {**(extra or {}), "type": "text", "text": text} if text.strip() else None
+        case ThinkingBlock(sent_as=str(field)) if field:
+            return None  # of a chat completion
+        case ThinkingBlock(redacted_data=str(data), extra=extra):
+            return {**(extra or {}), "type": "redacted_thinking", "data": data}
+        case ThinkingBlock(text, signature, extra=extra):
+            # Without a signature it comes from a server that has none, and wants it back.
+            param = {**(extra or {}), "type": "thinking", "thinking": text}
+            if signature:
+                param["signature"] = signature
+            return param if signature or text else None
+        case ToolUseBlock(call_id, name, arguments, extra):
+            call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+            return {**(extra or {}), **call}
         case ToolResultBlock(call_id, text, is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             if text.strip():
@@ -257,9 +267,13 @@ class ReplyReader:
             return None
         blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
         calls = [part for part in self._parts.values() if part.kind == "tool_use"]
-        if self._reason not in _CUT and any(part.call is None for part in calls):
+        reason = self._reason or "end_turn"
+        if reason not in (*_CUT, *_WHOLE):
+            raise BadReply(f"the unknown stop reason {literal(reason)}")
+        if reason not in _CUT and any(part.call is None for part in calls):
             raise BadReply("a tool call without an end")
-        reason = self._reason or ("tool_use" if calls else "end_turn")
+        if calls and reason == "end_turn":  # as some servers end a turn with a forced tool
+            reason = "tool_use"
         return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
 
     def _count(self, raw: object, *, is_final: bool = False) -> Iterator[Usage]:
@@ -301,17 +315,27 @@ class ReplyReader:
             yield from part.finish_call()
 
 
-_KEPT = ("type", "id", "name", "data", "signature", "text", "thinking")
-"""Fields kept of a block's start: others would stay in memory as long as the reply."""
+_OWN_FIELDS = {
+    "text": ("type", "text"),
+    "thinking": ("type", "thinking", "signature"),
+    "redacted_thinking": ("type", "data"),
+    "tool_use": ("type", "id", "name", "input"),
+}
+"""By a block's type: the fields that have a place of their own in our blocks."""
 
 
 def _part_of(start: Mapping[str, Any]) -> _Part:
     """Make the part for a content block's start."""
-    kept = {name: start[name] for name in _KEPT if name in start}
-    if kept["type"] in ("text", "thinking"):
-        return _Part(kept, GrowingText())
-    part = _Part(kept, CallArguments())
-    part.given.keep(json.dumps(start.get("input", {}), ensure_ascii=False))
+    kind, data = start["type"], dict(start)
+    own = _OWN_FIELDS.get(kind, ("type", "input"))
+    # The other fields go back unchanged; they are few, and most replies have none.
+    extra = {name: data.pop(name) for name in [*data] if name not in own}
+    extra = {name: value for name, value in extra.items() if value is not None}
+    if kind in ("text", "thinking"):
+        return _Part(data, GrowingText(), extra)
+    given = data.pop("input", {})
+    part = _Part(data, CallArguments(), extra, has_input="input" in start)
+    part.given.keep(json.dumps(given, ensure_ascii=False))
     return part
 
 
@@ -321,8 +345,12 @@ class _Part:
 
     start: Mapping[str, Any]
     content: GrowingText
+    extra: dict[str, Any]
+    """Fields that we do not know: they are sent back unchanged."""
     given: CallArguments = field(default_factory=CallArguments)
     """The input in a tool call's start event: mostly empty, since it comes in pieces."""
+    has_input: bool = False
+    """Whether its start had an input."""
     signature: str = ""
     is_closed: bool = False
     call: ToolUseBlock | None = None
@@ -361,7 +389,24 @@ class _Part:
             case "input_json_delta" if isinstance(self.content, CallArguments):
                 self.content.keep(delta["partial_json"])
                 return self.content.metered()
+            case "citations_delta":
+                self.extra.setdefault("citations", []).append(delta["citation"])
+            case _ if self.kind not in _OWN_FIELDS:
+                self._merge(delta)
         return ()
+
+    def _merge(self, delta: Mapping[str, Any]) -> None:
+        """Add a delta of an unknown type to an unknown block: texts and lists grow."""
+        for name, value in delta.items():
+            known = self.extra.get(name)
+            if name == "type" or value is None:
+                continue
+            if isinstance(known, str) and isinstance(value, str):
+                self.extra[name] = known + value
+            elif isinstance(known, list) and isinstance(value, list):
+                self.extra[name] = [*known, *value]
+            else:
+                self.extra[name] = value
 
     def end(self) -> Iterator[StreamEvent]:
         """The rest of a character whose second half never came."""
@@ -382,22 +427,30 @@ class _Part:
         """Report the tool call, even if it is not a JSON object: its model can then retry."""
         if (input := self.input) is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
-        call = ToolUseBlock(as_name(self.start["id"]), as_name(self.start["name"]), input)
+        start = self.start
+        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input, self.extra or None)
         self.call = call
         yield ToolUse(call.id, call.name, call.input)
 
     def block(self) -> Block | None:
         """The block to send back in the next request; `None` for one that cannot be sent."""
         text = str(self.content)
+        extra = self.extra or None
         match self.kind:
-            case "text" if text:
-                return TextBlock(text)
+            case "text":
+                return TextBlock(text, extra) if text else None
             case "thinking":
-                return ThinkingBlock(text, self.signature)
+                return ThinkingBlock(text, self.signature, extra=extra)
             case "redacted_thinking":
-                return ThinkingBlock("", redacted_data=as_text(self.start["data"]))
+                data = as_text(self.start["data"])
+                return ThinkingBlock("", redacted_data=data, extra=extra)
             case "tool_use":
                 return self.call
+            case str(kind):
+                whole = {"type": kind, **self.extra}
+                if self.has_input:
+                    whole["input"] = self.input or {}
+                return OpaqueBlock("messages", whole)
         return None
 
 

@@ -160,6 +160,7 @@ class _Client(SdkClient):
             hints=hints_on(names, is_public=is_openai),
         )
         self._dialects, self._base_url = dialects, base_url
+        self._ends_with_reason: set[str] = set()
         self._first_dialect = Dialect("max_completion_tokens" if is_openai else "max_tokens")
         # The key may also be in the headers that the user sets for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
@@ -175,7 +176,8 @@ class _Client(SdkClient):
         self.check_key()
         with self.llm_errors():
             response = await self._response_to(request)
-        return ReplyStream(response, ReplyReader(request), event_in, self.errors)
+        reader = ReplyReader(request, self._ends_with_reason)
+        return ReplyStream(response, reader, event_in, self.errors)
 
     async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
         """Send the request in the model's known dialect, and in another if the server refuses."""
@@ -205,9 +207,14 @@ class _Client(SdkClient):
         return _kind(error), message
 
 
+_STATUSES = (400, 404, 422, 500, 501)
+"""Statuses by which servers refuse the form of a request: routers answer 404 where no model of
+theirs takes it."""
+
+
 def _complaint(error: openai.APIStatusError) -> str:
     """The server's complaint about a request's form; empty for other errors."""
-    return as_words(error.body) if error.status_code in (400, 422, 500) else ""
+    return as_words(error.body) if error.status_code in _STATUSES else ""
 
 
 def _kind(error: openai.APIStatusError) -> str | None:

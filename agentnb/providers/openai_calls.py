@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,8 @@ from agentnb.providers.call_arguments import CallArguments
 from agentnb.providers.json_values import as_name
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 
+_OWN_FIELDS = frozenset(("index", "id", "type", "function"))
+
 
 @dataclass(slots=True)
 class _Call:
@@ -44,6 +47,8 @@ class _Call:
     id: str
     name: str
     arguments: CallArguments = field(default_factory=CallArguments)
+    extra: dict[str, Any] = field(default_factory=dict)
+    """Fields that we do not know: they are sent back unchanged."""
 
     @property
     def input(self) -> Mapping[str, Any] | None:
@@ -64,6 +69,7 @@ class ToolCalls:
 
     def __init__(self, request: CompletionRequest) -> None:
         self._request = request
+        self._offered = {tool.name for tool in request.tools}
         self._calls: list[_Call] = []
 
     def __len__(self) -> int:
@@ -89,6 +95,7 @@ class ToolCalls:
             call = _Call(index, call_id, "")
             self._calls.append(call)
         call.id = call.id or call_id
+        call.extra |= {n: v for n, v in piece.items() if n not in _OWN_FIELDS and v is not None}
         if name and name != call.name and (not call.name or not call.has_arguments):
             call.name = as_name(call.name + name)
         if arguments:
@@ -156,7 +163,7 @@ class ToolCalls:
             is_last = call is self._calls[-1]
             if is_cut and (call.input is None or (is_last and not call.has_arguments)):
                 continue
-            block = _block(call)
+            block = _block(call, self._offered)
             if not block.id or block.id in used:
                 block = ToolUseBlock(next(fresh), block.name, block.input)
             used.add(block.id)
@@ -168,9 +175,22 @@ def _differ(new: str, known: str) -> bool:
     return bool(new and known) and new != known
 
 
-def _block(call: _Call) -> ToolUseBlock:
+def _block(call: _Call, offered: set[str]) -> ToolUseBlock:
     if not call.name:
         raise BadReply("a tool call without a name")
     if (input := call.input) is None:
         input = {MALFORMED_INPUT: str(call.arguments)}
-    return ToolUseBlock(call.id, call.name, input)
+    return ToolUseBlock(call.id, _offered_name(call.name, offered), input, call.extra or None)
+
+
+def _offered_name(name: str, offered: set[str]) -> str:
+    """The offered tool that is meant by a name in which its server left marks of its template."""
+    if name in offered:
+        return name
+    bare = _NAMESPACE.sub("", _MARK.split(name.strip())[0].strip())
+    return bare if bare in offered else name
+
+
+_MARK = re.compile(r"<\|")
+"""As in `final_answer<|channel|>json`."""
+_NAMESPACE = re.compile(r"^(functions?|tools?)[.:/]")

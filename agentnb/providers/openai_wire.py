@@ -1,9 +1,9 @@
 """Translates between the JSON of chat completions and the core's values.
 
 `body_of` writes a request in OpenAI's own form. `ReplyReader` reads the chunks of a reply, and
-accepts that servers omit parts: a reply is complete after a finish reason or `[DONE]`. A tool call
-that was cut is never reported; a whole one with malformed arguments is, so that the model can
-retry.
+accepts that servers omit parts: a reply is complete after a finish reason or `[DONE]`, unless the
+reason says that it broke off. A tool call that was cut is never reported; a whole one with
+malformed arguments is, so that the model can retry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
 from agentnb.core.prompt import asked_in_words
-from agentnb.core.text import short_reason
+from agentnb.core.text import literal, short_reason
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -28,6 +28,7 @@ from agentnb.core.types import (
     StreamEvent,
     TextBlock,
     TextDelta,
+    ThinkingBlock,
     ThinkingDelta,
     ToolResultBlock,
     ToolUse,
@@ -56,6 +57,7 @@ _ANY_PDF = "document.pdf"
 _UNKNOWN_FIELD = re.compile(
     r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
 )
+_THINKING_FIELD = re.compile(r"\breasoning(_content)?\b")
 _NO_TOOLS = re.compile(r"(?i)\btools?\b|function.?call")
 _NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supported")
 
@@ -74,6 +76,8 @@ class Dialect:
     """Whether to send `tool_choice` for a typed answer: some servers do not know it."""
     has_tools: bool = True
     """Whether to ask for a typed answer with a tool: some models cannot call tools."""
+    sends_thinking: bool = True
+    """Whether to send thinking back in its own field: some servers need it, some refuse it."""
 
     def after(self, complaint: str, *, for_answer: bool = False) -> Dialect:
         """The dialect to try after a complaint; the same if the complaint is about other things.
@@ -86,6 +90,8 @@ class Dialect:
             return replace(self, forces=False)
         if for_answer and self.has_tools and _NO_TOOLS.search(complaint):
             return replace(self, has_tools=False)
+        if self.sends_thinking and _THINKING_FIELD.search(complaint):
+            return replace(self, sends_thinking=False)
         if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
             return replace(self, asks_usage=False)
         if self.has_system and _NO_SYSTEM.search(complaint):
@@ -104,7 +110,11 @@ def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
-        messages += [_assistant_param(message)] if is_said else _user_params(message)
+        messages += (
+            [_assistant_param(message, sends_thinking=dialect.sends_thinking)]
+            if is_said
+            else _user_params(message)
+        )
     if request.system.strip():
         if dialect.has_system or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
@@ -144,10 +154,11 @@ def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[
     return [{"type": "text", "text": system}, *content]
 
 
-def _assistant_param(message: Message) -> dict[str, Any]:
-    """A message of the model, without thinking: servers share no field for it."""
+def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any]:
+    """A message of the model, with the fields of its server as they came."""
     calls = [
         {
+            **(block.extra or {}),
             "id": block.id,
             "type": "function",
             "function": {
@@ -159,9 +170,13 @@ def _assistant_param(message: Message) -> dict[str, Any]:
         if isinstance(block, ToolUseBlock)
     ]
     text = message.text if message.text.strip() else None
-    if not calls:
-        return {"role": "assistant", "content": text or _NOTHING_SAID}
-    return {"role": "assistant", "content": text, "tool_calls": calls}
+    param: dict[str, Any] = {"role": "assistant", "content": text}
+    for block in message.content:
+        if isinstance(block, ThinkingBlock) and block.sent_as and sends_thinking:
+            param[block.sent_as] = block.text
+    if calls:
+        return {**param, "tool_calls": calls}
+    return {**param, "content": text or _NOTHING_SAID}
 
 
 def _user_params(message: Message) -> list[dict[str, Any]]:
@@ -231,7 +246,18 @@ _REASONS = {
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",
+    # The words of other servers and gateways.
+    "eos": "end_turn",
+    "eos_token": "end_turn",
+    "end_turn": "end_turn",
+    "stop_sequence": "end_turn",
+    "max_tokens": "max_tokens",
+    "model_length": "max_tokens",
+    "tool_use": "tool_use",
 }
+"""By finish reason, in lower case. One that is not known says that the reply broke off."""
+_THINKING_FIELDS = ("reasoning_content", "reasoning")
+"""Servers use either name, or both."""
 _CUT = ("max_tokens", "refusal")
 """Stop reasons after which the last tool call may be a fragment."""
 
@@ -242,11 +268,17 @@ class ReplyReader:
     Args:
         request: The request: its estimated size is the input count if the server sends none, and
             no tool call gets an id that is already in it.
+        ends_with_reason: The server's models that have sent a finish reason: a reply of theirs
+            without one was cut. This reader adds its own.
     """
 
-    def __init__(self, request: CompletionRequest) -> None:
+    def __init__(
+        self, request: CompletionRequest, ends_with_reason: set[str] | None = None
+    ) -> None:
         self.is_complete = self.is_whole = False
         self._request = request
+        self._ends_with_reason = set[str]() if ends_with_reason is None else ends_with_reason
+        self._thinking_field = ""
         self._has_begun = self._has_refused = False
         self._reason: str | None = None
         self._text, self._thinking = GrowingText(), GrowingText()
@@ -281,17 +313,21 @@ class ReplyReader:
         for choice in data.get("choices") or ():
             if not choice.get("index"):  # others were not asked for
                 self._has_begun = True
-                events += self._grow(choice.get("delta") or {})
+                # A stream that is only feigned has the whole message in place of a delta.
+                events += self._grow(choice.get("delta") or choice.get("message") or {})
                 if reason := choice.get("finish_reason"):
                     self.is_whole = True
+                    self._ends_with_reason.add(self._request.model)
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = short_reason(reason)
         return events
 
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        # Servers use either name, or both.
-        if thinking := delta.get("reasoning_content") or delta.get("reasoning"):
-            yield ThinkingDelta(self._thinking.keep(thinking))
+        for field in _THINKING_FIELDS:
+            if thinking := delta.get(field):
+                self._thinking_field = self._thinking_field or field
+                yield ThinkingDelta(self._thinking.keep(thinking))
+                break
         if text := delta.get("content"):
             yield TextDelta(self._text.keep(text))
         if refusal := delta.get("refusal"):
@@ -323,14 +359,26 @@ class ReplyReader:
         """The end of the turn; `None` when neither a finish reason nor `[DONE]` came."""
         if not self.is_whole:
             return None
-        text = str(self._text)
-        blocks = (*((TextBlock(text),) if text else ()), *self._called)
-        return Stopped(self._our_reason, Message(Role.ASSISTANT, blocks))
+        if (word := self._reason or "stop").lower() not in _REASONS:
+            raise BadReply(f"the unknown finish reason {literal(word)}")
+        text, thinking = str(self._text), str(self._thinking)
+        if self._reason is None and not self._may_lack_reason(text):
+            raise BadReply("an end without a finish reason")
+        blocks: list[Block] = []
+        if thinking:
+            blocks.append(ThinkingBlock(thinking, sent_as=self._thinking_field))
+        if text:
+            blocks.append(TextBlock(text))
+        return Stopped(self._our_reason, Message(Role.ASSISTANT, (*blocks, *self._called)))
+
+    def _may_lack_reason(self, text: str) -> bool:
+        """Whether a reply may be whole without a finish reason: from a server that sends none."""
+        return bool(text or self._called) and self._request.model not in self._ends_with_reason
 
     @property
     def _our_reason(self) -> str:
         """The stop reason in our words; some servers send `stop`, or nothing, with tool calls."""
-        reason = _REASONS.get(self._reason or "stop", self._reason or "")
+        reason = _REASONS.get((self._reason or "stop").lower(), "")
         return reason if reason in _CUT or not self._calls else "tool_use"
 
     # -- usage --------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.faults.answers import ANSWERS, CHANGE, LATER, WEB_PAGE
 from tests.faults.fault import AGENT, CALL_TIMEOUT_S, NOBODY, TRANSPORT, Fault
 from tests.faults.wire import Wire, delta, on_the_wire
 from tests.loopback import Act, Cut, Drip, Reply
-from tests.loopback.completions import chunk
+from tests.loopback.completions import DONE, chunk
 
 # -- a wire that breaks ---------------------------------------------------------------------------
 
@@ -57,6 +57,10 @@ def _late(name: str, says: str, reply: Callable[[Wire, str], Reply], **fields: A
     """A reply that breaks after half of its text was shown: the agent's to try again."""
     expected = {"calls": AGENT, "kind": StreamBroken, "shows_text": True, **fields}
     return Fault(name=name, reply=reply, says=says, **expected)
+
+
+def _ended_by(reason: Any) -> Callable[[Wire, str], Reply]:
+    return lambda wire, text: wire.within_text(text, *wire.close, *wire.ended_by(reason))
 
 
 def _without_end(name: str, reply: Callable[[Wire, str], Reply], **fields: Any) -> Fault:
@@ -224,6 +228,29 @@ REPLIES = [
         "number for text",
         UNREADABLE + "an event of the wrong shape ({quoted}). Try again.",
         lambda wire, text: wire.within_text(text, wire.wrong_shape),
+    ),
+    *(
+        _late(
+            name,
+            UNREADABLE + f"the unknown {noun} reason {told}. Try again.",
+            _ended_by(reason),
+            breaks_connection=False,
+            only=only,
+        )
+        for only, noun in {"messages": "stop", "completions": "finish"}.items()
+        for name, reason, told in (
+            (f"{noun} reason that nobody knows", "tired", "'tired'"),
+            (f"{noun} reason that says broken off", "error", "'error'"),
+            (f"{noun} reason that is a number", 5, "'5'"),
+            (f"{noun} reason that is an object", {"x": ["y"]}, "\"{'x': ['y']}\""),
+        )
+    ),
+    _late(
+        "no finish reason from a server that sends one",
+        UNREADABLE + "an end without a finish reason. Try again.",
+        lambda wire, text: wire.within_text(text, DONE),
+        breaks_connection=False,
+        only="completions",
     ),
     _early(
         "error event at once",

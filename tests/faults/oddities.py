@@ -154,19 +154,18 @@ ODDITIES = [
         is_cut=True,
         only="messages",
     ),
-    Oddity("stop reason that nobody knows", _ends("tired"), only="messages"),
     Oddity("no stop reason", _ends(None), only="messages"),
-    Oddity("stop reason that is a number", _ends(5), only="messages"),
-    Oddity("stop reason that is an object", _ends({"x": ["y"]}), only="messages"),
-    Oddity("stop reason that is long", _ends("x" * 100_000), only="messages"),
     *(
         Oddity(name, _chunks(*events), is_cut=name == "`length`", only="completions")
         for name, events in {
             "`length`": (None, _finish("length"), DONE),
-            "finish reason that nobody knows": (None, _finish("tired"), DONE),
-            "finish reason that is a number": (None, _finish(5), DONE),
-            "finish reason that is an object": (None, _finish({"x": ["y"]}), DONE),
-            "finish reason that is long": (None, _finish("x" * 100_000), DONE),
+            "finish reason in capitals": (None, _finish("STOP"), DONE),
+            "message in place of a delta": (
+                chunk({"role": "assistant"}),
+                None,
+                ("", {"choices": [{"index": 0, "message": {}, "finish_reason": "stop"}]}),
+                DONE,
+            ),
             "finish reason of no characters before the last": (
                 chunk({"role": "assistant"}, finish_reason=""),
                 None,
@@ -174,7 +173,6 @@ ODDITIES = [
                 DONE,
             ),
             "no `[DONE]`": (None, _finish("stop")),
-            "no finish reason": (None, DONE),
             "finish reason beside the text": (chunk({}), None, _finish("stop"), DONE),
             "no role, and nulls": (
                 ("", {"choices": [{"delta": {"content": None, "tool_calls": None}}]}),

@@ -50,7 +50,7 @@ def delta(text: str, *, index: int = 0) -> Event:
     return event("content_block_delta", index=index, delta=grown)
 
 
-def ending(reason: str = "end_turn", usage: Any = None) -> tuple[Event, Event]:
+def ending(reason: Any = "end_turn", usage: Any = None) -> tuple[Event, Event]:
     counted = {"output_tokens": 10} if usage is None else usage
     changed = {"stop_reason": reason, "stop_sequence": None}
     return event("message_delta", delta=changed, usage=counted), STOP
@@ -103,6 +103,8 @@ class Wire:
     """The end of that part."""
     end: tuple[Step, ...]
     """The end of a whole reply."""
+    ended_by: Callable[[Any], tuple[Step, ...]]
+    """The end of a reply with this reason."""
     almost_end: tuple[Step, ...]
     """All of that but the end mark."""
     error: Callable[[str, str], Event]
@@ -181,6 +183,7 @@ MESSAGES = Wire(
     ),
     close=(CLOSE,),
     end=ending(),
+    ended_by=ending,
     almost_end=ending()[:1],
     error=error_event,
     wordless_error=event("error"),
@@ -228,6 +231,7 @@ COMPLETIONS = Wire(
     ),
     close=(),
     end=(chunk({}, finish_reason="stop"), chunk(None, usage=usage_of(100, 10)), DONE),
+    ended_by=lambda reason: (chunk({}, finish_reason=reason), DONE),
     almost_end=(chunk({}),),
     error=lambda kind, message: ("", {"error": {"type": kind, "message": message}}),
     wordless_error=("", {"error": {"code": None}}),

@@ -27,6 +27,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.protocols import Provider
 from agentnb.core.types import (
+    FINAL_ANSWER,
     MALFORMED_INPUT,
     Block,
     CompletionRequest,
@@ -43,9 +44,11 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
     Usage,
+    assistant_message,
     user_message,
 )
 from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.anthropic_wire import body_of
 from agentnb.providers.client_pool import settings_of
 from tests.loopback import Event, LoopbackServer, Reply, Step, ToolCall, input_tokens, signature_of
 
@@ -254,6 +257,41 @@ async def test_what_a_block_holds_from_its_start_is_not_lost(
         TextBlock("Hello."),
         ToolUseBlock("t", "look", {"at": 1}),
     )
+
+
+async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    query = {"type": "input_json_delta", "partial_json": '{"query": "x"}'}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"a": 1}]}
+    said = {"type": "text", "text": "Hi", "citations": None}
+    cited = {"type": "citations_delta", "citation": {"cited_text": "x"}}
+    folded = {"type": "compaction", "content": "so "}
+    more = {"type": "compaction_delta", "content": "far"}
+    call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
+    blocks = [(search, query), (found,), (said, cited), (folded, more), (call,)]
+    events = [each for at, parts in enumerate(blocks) for each in block(at, *parts)]
+    with serving(monkeypatch, raw(start(), *events, *end("tool_use"))):
+        message = stopped(await events_of(provider)).message
+
+    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+    request = CompletionRequest("m", "", (*HELLO.messages, message, results))
+    content = body_of(request)["messages"][1]["content"]
+    assert content == [
+        {**search, "input": {"query": "x"}},
+        found,
+        {"type": "text", "text": "Hi", "citations": [{"cited_text": "x"}]},
+        {"type": "compaction", "content": "so far"},
+        call,
+    ]
+
+
+async def test_tool_call_is_one_whatever_end_its_server_names(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(monkeypatch, raw(start(), *tool(0, "{}"), *end("end_turn"))):
+        assert stopped(await events_of(provider)).reason == "tool_use"
 
 
 async def test_events_and_blocks_that_are_not_known_are_passed_over(
@@ -538,15 +576,19 @@ async def test_assistant_message_without_words_says_that_there_was_no_output(
     assert body["messages"][1]["content"][-1] == {"type": "text", "text": "(no output)"}
 
 
-async def test_thinking_without_a_signature_is_left_out_as_the_api_would_refuse_it(
+async def test_thinking_without_a_signature_goes_back_until_the_api_refuses_it(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = Message(Role.ASSISTANT, (ThinkingBlock("Hm."), TextBlock("Hello.")))
-    messages = (*HELLO.messages, said, user_message("And?"))
+    request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
+    with serving(monkeypatch, Reply(text="Yes.")) as server:
+        for _ in range(2):
+            assert stopped(await events_of(provider, request)).reason == "end_turn"
 
-    body = await sent(provider, monkeypatch, CompletionRequest("m", "", messages))
-
-    assert body["messages"][1]["content"] == [{"type": "text", "text": "Hello."}]
+        text = {"type": "text", "text": "Hello."}
+        first, *others = [each.body["messages"][1]["content"] for each in server.requests]
+        assert first == [{"type": "thinking", "thinking": "Hm."}, text]
+        assert others == [[text], [text]]
 
 
 async def test_system_of_white_space_is_left_out(
@@ -1310,3 +1352,92 @@ def test_it_is_a_provider() -> None:
     provider: Provider = AnthropicProvider()
 
     assert provider.name == "anthropic"
+
+
+# -- refusals that teach --------------------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}
+TYPED = CompletionRequest(
+    "m", "", HELLO.messages, (ToolSpec(FINAL_ANSWER, "", SCHEMA),), output_schema=SCHEMA
+)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        'tool_choice: type "tool" and "any" are not supported for this model',
+        "Thinking may not be enabled when tool_choice forces tool use.",
+        "Thinking mode does not support this tool_choice",
+    ],
+)
+async def test_tool_that_may_not_be_forced_is_offered_and_that_is_remembered(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, complaint: str
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if "tool_choice" in body:
+            return Reply(status=400, message=complaint)
+        return Reply(tool_uses=[(FINAL_ANSWER, {"value": "x"})])
+
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        for _ in range(2):
+            events = await events_of(provider, TYPED)
+            assert [e.input for e in events if isinstance(e, ToolUse)] == [{"value": "x"}]
+
+        assert ["tool_choice" in each.body for each in server.requests] == [True, False, False]
+        assert all(each.body["tools"] for each in server.requests)
+
+
+async def test_forced_tool_that_a_person_asked_for_is_never_dropped(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Reply(status=400, message="tool_choice is not supported for this model")
+    own = {"tool_choice": {"type": "any"}}
+    request = CompletionRequest("m", "", HELLO.messages, TYPED.tools, extra=own)
+    with LoopbackServer(lambda _: refusal) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        with pytest.raises(InvalidRequest):
+            await events_of(provider, request)
+
+        assert len(server.requests) == 1
+
+
+async def test_thinking_that_the_api_refuses_is_left_out_from_then_on(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complaint = (
+        "messages.1.content.0: Invalid signature in thinking block. The block is bound to a "
+        "different conversation"
+    )
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_sent = "a thought of old" in json.dumps(body["messages"])
+        return Reply(status=400, message=complaint) if is_sent else Reply(text="Yes.")
+
+    thought = ThinkingBlock("a thought of old", signature_of("a thought of old"))
+    new = ThinkingBlock("a new thought", signature_of("a new thought"))
+    said = Message(Role.ASSISTANT, (thought, TextBlock("Hello.")))
+    later = Message(Role.ASSISTANT, (new, TextBlock("Yes.")))
+    asked = (*HELLO.messages, said, user_message("And?"))
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        for messages in (asked, (*asked, later, user_message("Well?"))):
+            assert stopped(
+                await events_of(provider, CompletionRequest("m", "", messages))
+            ).message == assistant_message("Yes.")
+
+        bodies = [json.dumps(each.body) for each in server.requests]
+        assert ["a thought of old" in each for each in bodies] == [True, False, False]
+        assert "a new thought" in bodies[2], "what was made since then is bound to what is sent"
+
+
+async def test_complaint_about_thinking_that_was_not_sent_is_not_tried_again(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusal = Reply(status=400, message="Invalid signature in thinking block")
+    with LoopbackServer(lambda _: refusal) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        with pytest.raises(InvalidRequest):
+            await events_of(provider)
+
+        assert len(server.requests) == 1

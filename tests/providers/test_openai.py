@@ -102,7 +102,7 @@ def stopped(events: list[StreamEvent]) -> Stopped:
 # -- what comes back -----------------------------------------------------------------------
 
 
-async def test_reply_becomes_our_events_and_a_message_to_send_back_without_the_thinking(
+async def test_reply_becomes_our_events_and_a_message_to_send_back(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reply = Reply(
@@ -129,6 +129,7 @@ async def test_reply_becomes_our_events_and_a_message_to_send_back_without_the_t
             Message(
                 Role.ASSISTANT,
                 (
+                    ThinkingBlock("Let me see.", sent_as="reasoning_content"),
                     TextBlock("Hello there."),
                     ToolUseBlock(look.id, look.name, look.input),
                     ToolUseBlock(wait.id, wait.name, wait.input),
@@ -168,7 +169,13 @@ async def test_calls_that_all_have_the_index_0_and_no_id_are_distinguished(
 
 @pytest.mark.parametrize(
     ("finish", "told"),
-    [("stop", "end_turn"), ("length", "max_tokens"), ("content_filter", "refusal"), ("odd", "odd")],
+    [
+        ("stop", "end_turn"),
+        ("STOP", "end_turn"),
+        ("eos_token", "end_turn"),
+        ("length", "max_tokens"),
+        ("content_filter", "refusal"),
+    ],
 )
 async def test_finish_reason_is_given_in_our_words(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, finish: str, told: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from agentnb.core.types import (
     CompletionRequest,
     Message,
     Role,
+    Stopped,
     StreamEvent,
     TextBlock,
     TextDelta,
+    ThinkingBlock,
     ThinkingDelta,
     ToolResultBlock,
     ToolSpec,
@@ -28,7 +31,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_wire import ReplyReader, event_in
+from agentnb.providers.openai_wire import Dialect, ReplyReader, body_of, event_in
 from agentnb.providers.reply import BrokeOff
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
@@ -424,13 +427,16 @@ def test_call_without_a_name_breaks_the_reply() -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_thinking_is_heard_by_whatever_name_and_is_not_sent_back(field: str) -> None:
+def test_thinking_is_heard_by_whatever_name_and_goes_back_by_that_name(field: str) -> None:
     events, reader = read(choice({field: "Hm.", "content": ""}), choice({"content": "Hi"}), STOP)
     end = reader.stopped()
 
     assert events == [ThinkingDelta("Hm."), TextDelta("Hi")]
     assert end is not None
-    assert end.message.content == (TextBlock("Hi"),)
+    assert end.message.content == (ThinkingBlock("Hm.", sent_as=field), TextBlock("Hi"))
+    again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
+    said = body_of(again, Dialect())["messages"][-2]
+    assert said == {"role": "assistant", "content": "Hi", field: "Hm."}
 
 
 def test_thinking_that_comes_under_both_names_is_heard_once() -> None:
@@ -463,7 +469,6 @@ def test_emoji_that_was_cut_between_its_halves_is_put_together(
         ([choice({"content": "Hi"}, "stop")], True),
         ([choice({"content": "Hi"}), "[DONE]"], True),
         ([choice({"content": "Hi"}), "[DONE] "], True),
-        ([choice(None), "[DONE]"], True),
     ],
 )
 def test_reply_is_complete_with_its_finish_reason_or_its_end_mark(
@@ -598,3 +603,84 @@ def test_error_within_a_reply_is_heard_from_a_server_of_any_make(
         event_in(json.dumps(data))
 
     assert caught.value.said == said
+
+
+def test_end_without_a_finish_reason_is_one_only_for_a_server_that_sends_none() -> None:
+    habits: set[str] = set()
+
+    def end_of(*chunks: Any) -> Stopped | None:
+        reader = ReplyReader(HELLO, habits)
+        for each in chunks:
+            list(reader.read(event_in(each if isinstance(each, str) else json.dumps(each))))
+        list(reader.finish())
+        return reader.stopped()
+
+    hello = choice({"content": "Hi"})
+    assert end_of(hello, "[DONE]") is not None
+    with pytest.raises(BadReply):
+        end_of(choice(None), "[DONE]")  # nothing came
+    assert end_of(hello, STOP) is not None
+    with pytest.raises(BadReply):
+        end_of(hello, "[DONE]")
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "cancelled", "tired"])
+def test_finish_reason_that_is_not_known_is_no_end(reason: str) -> None:
+    _, reader = read(choice({"content": "Par"}, reason))
+
+    with pytest.raises(BadReply, match="finish reason"):
+        reader.stopped()
+
+
+def test_message_in_place_of_a_delta_is_the_whole_reply() -> None:
+    message = {"role": "assistant", "content": "Paris"}
+    events, reader = read({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+
+    end = reader.stopped()
+    assert events == [TextDelta("Paris")]
+    assert end is not None
+    assert end.message.text == "Paris"
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        ("look<|channel|>json", "look"),
+        ("functions.look", "look"),
+        ("look", "look"),
+        ("other<|channel|>json", "other<|channel|>json"),
+    ],
+)
+def test_marks_of_a_template_in_a_tools_name_are_taken_off(said: str, heard: str) -> None:
+    tools = (ToolSpec("look", "", {"type": "object"}),)
+    reader = ReplyReader(replace(HELLO, tools=tools))
+    function = {"name": said, "arguments": "{}"}
+    call = choice({"tool_calls": [{"index": 0, "id": "c", "function": function}]}, "tool_calls")
+    list(reader.read(call))
+
+    assert [each.name for each in reader.finish() if isinstance(each, ToolUse)] == [heard]
+
+
+def test_fields_of_a_tool_call_that_we_do_not_know_go_back_with_it() -> None:
+    extra = {"extra_content": {"google": {"thought_signature": "abc"}}}
+    function = {"name": "look", "arguments": "{}"}
+    call = {"index": 0, "id": "c", "type": "function", "function": function, **extra}
+    _, reader = read(choice({"tool_calls": [call]}, "tool_calls"))
+
+    end = reader.stopped()
+    assert end is not None
+    results = Message(Role.USER, (ToolResultBlock("c", "seen"),))
+    again = replace(HELLO, messages=(*HELLO.messages, end.message, results))
+    (sent,) = body_of(again, Dialect())["messages"][-2]["tool_calls"]
+    assert sent == {"id": "c", "type": "function", "function": function, **extra}
+
+
+def test_thinking_is_not_sent_again_to_a_server_that_refuses_its_field() -> None:
+    complaint = "Unknown parameter: 'messages[1].reasoning_content'"
+    other = Dialect().after(complaint)
+    said = Message(Role.ASSISTANT, (ThinkingBlock("Hm.", sent_as="reasoning_content"),))
+    again = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
+
+    assert "Hm." in json.dumps(body_of(again, Dialect()))
+    assert "Hm." not in json.dumps(body_of(again, other))
+    assert other.after(complaint) == other
