@@ -26,7 +26,13 @@ from agentnb.providers.error_mapping import as_words
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_hints import Names, hints_on, missing_key
-from agentnb.providers.openai_wire import Dialect, ReplyReader, body_of, event_in
+from agentnb.providers.openai_wire import (
+    Dialect,
+    ReplyReader,
+    ServerHabits,
+    body_of,
+    event_in,
+)
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 
@@ -160,7 +166,7 @@ class _Client(SdkClient):
             hints=hints_on(names, is_public=is_openai),
         )
         self._dialects, self._base_url = dialects, base_url
-        self._ends_with_reason: set[str] = set()
+        self._habits = ServerHabits(separates_thinking=is_openai)
         self._first_dialect = Dialect("max_completion_tokens" if is_openai else "max_tokens")
         # The key may also be in the headers that the user sets for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
@@ -176,7 +182,7 @@ class _Client(SdkClient):
         self.check_key()
         with self.llm_errors():
             response = await self._response_to(request)
-        reader = ReplyReader(request, self._ends_with_reason)
+        reader = ReplyReader(request, self._habits)
         return ReplyStream(response, reader, event_in, self.errors)
 
     async def _response_to(self, request: CompletionRequest) -> httpx2.Response:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -45,6 +45,7 @@ from agentnb.providers.json_values import (
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
+from agentnb.providers.thinking_in_text import IN_TEXT, Piece, ThinkingInText, has_lone_end
 
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
@@ -172,8 +173,10 @@ def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any
     text = message.text if message.text.strip() else None
     param: dict[str, Any] = {"role": "assistant", "content": text}
     for block in message.content:
-        if isinstance(block, ThinkingBlock) and block.sent_as and sends_thinking:
-            param[block.sent_as] = block.text
+        match block:
+            case ThinkingBlock(text=thought, sent_as=name) if sends_thinking:
+                if name not in ("", IN_TEXT):
+                    param[name] = thought
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
@@ -262,23 +265,35 @@ _CUT = ("max_tokens", "refusal")
 """Stop reasons after which the last tool call may be a fragment."""
 
 
+@dataclass(slots=True)
+class ServerHabits:
+    """What replies of one server have shown, by model."""
+
+    ends_with_reason: set[str] = field(default_factory=set)
+    """They end with a finish reason: a reply without one was cut."""
+    thinks_in_text: set[str] = field(default_factory=set)
+    """They begin within the thinking, and have its end tag in their text."""
+    separates_thinking: bool = False
+    """Whether no thinking is looked for in texts: OpenAI's own server has none there."""
+
+
 class ReplyReader:
     """Reads the chunks of a reply into our events.
 
     Args:
         request: The request: its estimated size is the input count if the server sends none, and
             no tool call gets an id that is already in it.
-        ends_with_reason: The server's models that have sent a finish reason: a reply of theirs
-            without one was cut. This reader adds its own.
+        habits: What the server's replies have shown. This one adds to it.
     """
 
-    def __init__(
-        self, request: CompletionRequest, ends_with_reason: set[str] | None = None
-    ) -> None:
+    def __init__(self, request: CompletionRequest, habits: ServerHabits | None = None) -> None:
         self.is_complete = self.is_whole = False
         self._request = request
-        self._ends_with_reason = set[str]() if ends_with_reason is None else ends_with_reason
+        self._habits = habits = habits or ServerHabits()
         self._thinking_field = ""
+        self._split = ThinkingInText(is_open=request.model in habits.thinks_in_text)
+        self._is_plain = habits.separates_thinking
+        """Whether all content is text."""
         self._has_begun = self._has_refused = False
         self._reason: str | None = None
         self._text, self._thinking = GrowingText(), GrowingText()
@@ -317,19 +332,23 @@ class ReplyReader:
                 events += self._grow(choice.get("delta") or choice.get("message") or {})
                 if reason := choice.get("finish_reason"):
                     self.is_whole = True
-                    self._ends_with_reason.add(self._request.model)
+                    self._habits.ends_with_reason.add(self._request.model)
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = short_reason(reason)
         return events
 
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        for field in _THINKING_FIELDS:
-            if thinking := delta.get(field):
-                self._thinking_field = self._thinking_field or field
+        for name in _THINKING_FIELDS:
+            if thinking := delta.get(name):
+                self._thinking_field = self._thinking_field or name
+                self._is_plain = self._is_plain or not self._split.has_begun
                 yield ThinkingDelta(self._thinking.keep(thinking))
                 break
         if text := delta.get("content"):
-            yield TextDelta(self._text.keep(text))
+            if self._is_plain or self._split.is_text:
+                yield TextDelta(self._text.keep(text))
+            else:
+                yield from self._told_apart(self._split.feed(text))
         if refusal := delta.get("refusal"):
             self._reason, self._has_refused = "content_filter", True
             yield TextDelta(self._text.keep(refusal))
@@ -341,10 +360,23 @@ class ReplyReader:
         ):  # the legacy form: one call, without index and id
             yield from self._calls.grow({"function": function})
 
+    def _told_apart(self, pieces: Iterable[Piece]) -> Iterator[StreamEvent]:
+        """Thinking in the text, and text."""
+        for is_thinking, piece in pieces:
+            if is_thinking:
+                self._thinking_field = IN_TEXT
+                yield ThinkingDelta(self._thinking.keep(piece))
+            else:
+                yield TextDelta(self._text.keep(piece))
+
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the reply: tool calls have no end event of their own."""
         if not self.is_whole:
             return
+        rest = self._split.end()
+        if self._split.was_no_thinking:
+            self._thinking = GrowingText()
+        yield from self._told_apart(rest)
         if left := self._thinking.end():
             yield ThinkingDelta(left)
         if left := self._text.end():
@@ -362,6 +394,9 @@ class ReplyReader:
         if (word := self._reason or "stop").lower() not in _REASONS:
             raise BadReply(f"the unknown finish reason {literal(word)}")
         text, thinking = str(self._text), str(self._thinking)
+        if not (self._is_plain or thinking) and has_lone_end(text):
+            self._habits.thinks_in_text.add(self._request.model)
+            raise BadReply("thinking in the text, without its beginning")
         if self._reason is None and not self._may_lack_reason(text):
             raise BadReply("an end without a finish reason")
         blocks: list[Block] = []
@@ -373,7 +408,8 @@ class ReplyReader:
 
     def _may_lack_reason(self, text: str) -> bool:
         """Whether a reply may be whole without a finish reason: from a server that sends none."""
-        return bool(text or self._called) and self._request.model not in self._ends_with_reason
+        is_rule = self._request.model in self._habits.ends_with_reason
+        return bool(text or self._called) and not is_rule
 
     @property
     def _our_reason(self) -> str:

@@ -31,7 +31,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_wire import Dialect, ReplyReader, body_of, event_in
+from agentnb.providers.openai_wire import Dialect, ReplyReader, ServerHabits, body_of, event_in
 from agentnb.providers.reply import BrokeOff
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
@@ -606,7 +606,7 @@ def test_error_within_a_reply_is_heard_from_a_server_of_any_make(
 
 
 def test_end_without_a_finish_reason_is_one_only_for_a_server_that_sends_none() -> None:
-    habits: set[str] = set()
+    habits = ServerHabits()
 
     def end_of(*chunks: Any) -> Stopped | None:
         reader = ReplyReader(HELLO, habits)
