@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -272,19 +273,36 @@ def test_orders_of_a_person_come_at_their_call(
     assert str(again.agents[-1].status) == ("exhausted" if status == "exhausted" else "cancelled")
 
 
+class KeptRun:
+    """A run for its own agents, which may ask before `spawn` has returned."""
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+        self._is_here = threading.Event()
+
+    def keep(self, run: Run) -> Run:
+        self._run = run
+        self._is_here.set()
+        return run
+
+    def get(self) -> Run:
+        assert self._is_here.wait(DEADLINE_S)
+        assert self._run is not None
+        return self._run
+
+
 def cancelling(whom: str | None, replies: dict[str, Any]) -> tuple[Any, Any]:
     """A model whose call for B cancels the agent `whom`, and a function that starts its run."""
-    runs: list[Run] = []
+    kept = KeptRun()
 
     async def model(request: CompletionRequest) -> Any:
         if task_of(request) != "B":
             return by_task(replies)(request)
-        runs[0].cancel(whom, "not needed")
+        kept.get().cancel(whom, "not needed")
         await asyncio.Event().wait()
 
     def act(session: Session) -> Run:
-        runs.append(session.spawn("Plan."))
-        return runs[0]
+        return kept.keep(session.spawn("Plan."))
 
     return model, act
 
@@ -334,7 +352,7 @@ def test_auto_continues_a_run_that_was_stopped() -> None:
 def test_cancel_of_one_and_later_of_those_above_it_each_come_at_their_place(
     whom: str | None,
 ) -> None:
-    runs: list[Run] = []
+    kept = KeptRun()
 
     async def model(request: CompletionRequest) -> Any:
         turns = sum(message.role == "assistant" for message in request.messages)
@@ -345,12 +363,11 @@ def test_cancel_of_one_and_later_of_those_above_it_each_come_at_their_place(
             return spawn("A", "B")
         if task not in ("P", "B"):
             return f"done: {task}"
-        runs[0].cancel(*(("1.2", "not needed") if task == "B" else (whom, "enough")))
+        kept.get().cancel(*(("1.2", "not needed") if task == "B" else (whom, "enough")))
         await asyncio.Event().wait()
 
     def act(session: Session) -> Run:
-        runs.append(session.spawn("Plan."))
-        return runs[0]
+        return kept.keep(session.spawn("Plan."))
 
     first, again = repeated(model, act)
 
@@ -813,26 +830,26 @@ def test_auto_continues_a_run_that_was_cancelled_during_its_recording() -> None:
 
 def test_auto_run_that_was_cancelled_midway_is_replayed_and_continues_in_the_next_auto() -> None:
     """The cassette has earlier calls after the place of the cancel."""
-    runs: list[Run] = []
+    kept = KeptRun()
     script = {"root": [spawn("A", "B", mode="sequential"), "All."], "A": "a", "B": "b"}
     ended(session_in("record", provider=ScriptedProvider(by_task(script))).spawn("Plan."))
     other: dict[str, Any] = {**script, "A": "another a"}
 
     def stops(request: CompletionRequest) -> Any:
         if task_of(request) == "B":
-            runs[0].cancel(None, "enough")
+            kept.get().cancel(None, "enough")
         return by_task(other)(request)
 
     lines = Path(CASSETTE).read_text().splitlines(keepends=True)
     mine = [line for line in lines if {("kind", "call"), ("path", "1")} <= told_in(line)]
     Path(CASSETTE).write_text("".join(line for line in lines if line not in mine))
     with new_kernel():
-        runs.append(session_in("auto", provider=ScriptedProvider(stops)).spawn("Plan."))
-        assert str(ended(runs[0]).status) == "cancelled"
+        kept.keep(session_in("auto", provider=ScriptedProvider(stops)).spawn("Plan."))
+        assert str(ended(kept.get()).status) == "cancelled"
 
     with new_kernel(), no_network():
         again = ended(session_in("replay", provider=ScriptedProvider([])).spawn("Plan."))
-    check(runs[0], again)
+    check(kept.get(), again)
 
     provider = ScriptedProvider(by_task(other))
     with new_kernel():
