@@ -141,14 +141,18 @@ def _parameters(node: ast.stmt) -> int:
 # -- the way of a plain task ---------------------------------------------------------------------
 
 _TASK = """
-import sys, threading
+import asyncio, sys, threading
 import agentnb
-from agentnb import Reply, ScriptedProvider
+from agentnb import ScriptedProvider
+from agentnb.runtime import get_runtime
 
-passed, is_on = set(), False
+passed, me, returned = set(), threading.get_ident(), threading.Event()
+spawns = works = False
 
 def note(frame, event, argument):
-    if is_on and event == "call":
+    # The caller's thread until `spawn` returns, the others until the provider is asked: which of
+    # them is ahead is chance.
+    if event == "call" and (spawns if threading.get_ident() == me else works):
         path = frame.f_code.co_filename
         if path.startswith(package):
             passed.add((path, frame.f_code.co_qualname))
@@ -158,14 +162,21 @@ threading.setprofile(note)
 sys.setprofile(note)
 
 def answer(request):
-    global is_on
-    is_on = False
+    global works
+    works = False
+    returned.wait(20)  # what follows the answer must not be met in `spawn`
     return "done"
 
 session = agentnb.Session(provider=ScriptedProvider(answer), store=None, config=False)
+returned.set()
 session.spawn("warm up").result()
-is_on = True
-session.spawn("Say it.").result()
+get_runtime().submit(asyncio.sleep(0)).result()  # what follows a result is done, too
+returned.clear()
+spawns = works = True
+run = session.spawn("Say it.")
+spawns = False
+returned.set()
+run.result()
 print(len({path for path, _ in passed}), len(passed))
 """
 

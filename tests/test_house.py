@@ -22,8 +22,8 @@ CEILINGS: Mapping[str, int] = {
     "code lines of the package": 60_000,
     "modules beside the folders": 36,
     "core files that name the past": 22,
-    "files that a plain task passes": 78,
-    "functions that a plain task passes": 391,
+    "files that a plain task passes": 77,
+    "functions that a plain task passes": 381,
     "parameters of the largest private constructor": 29,
 }
 """A change may lower a figure here, and never raise one."""
