@@ -187,10 +187,17 @@ def _offered_name(name: str, offered: set[str]) -> str:
     """The offered tool that is meant by a name in which its server left marks of its template."""
     if name in offered:
         return name
-    bare = _NAMESPACE.sub("", _MARK.split(name.strip())[0].strip())
-    return bare if bare in offered else name
+    found = _MARKED.fullmatch(name)
+    return found["name"] if found and found["name"] in offered else name
 
 
-_MARK = re.compile(r"<\|")
-"""As in `final_answer<|channel|>json`."""
-_NAMESPACE = re.compile(r"^(functions?|tools?)[.:/]")
+_MARKED = re.compile(
+    r"""
+    (?: .* \b to= )?  # as in "<|channel|>commentary to=functions.look"
+    \s* (?: (?: functions? | tools? | default_api ) [.:/] )?
+    (?P<name> [^\s<:]+ )
+    (?: :\d+ )?  # as in "functions.look:0"
+    \s* (?: <\| .* )?  # as in "look<|channel|>json"
+    \s*""",
+    re.DOTALL | re.VERBOSE,
+)

@@ -23,6 +23,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
     Stopped,
     StreamEvent,
@@ -42,6 +43,7 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
+from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
@@ -58,7 +60,7 @@ _ANY_PDF = "document.pdf"
 _UNKNOWN_FIELD = re.compile(
     r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
 )
-_THINKING_FIELD = re.compile(r"\breasoning(_content)?\b")
+_THINKING_FIELD = re.compile(r"\breasoning(_content|_details)?\b")
 _NO_TOOLS = re.compile(r"(?i)\btools?\b|function.?call")
 _NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supported")
 
@@ -177,6 +179,8 @@ def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any
             case ThinkingBlock(text=thought, sent_as=name) if sends_thinking:
                 if name not in ("", IN_TEXT):
                     param[name] = thought
+            case OpaqueBlock("chat", fields) if sends_thinking:
+                param = {**fields, **param}
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
@@ -254,11 +258,29 @@ _REASONS = {
     "eos_token": "end_turn",
     "end_turn": "end_turn",
     "stop_sequence": "end_turn",
+    "complete": "end_turn",
     "max_tokens": "max_tokens",
     "model_length": "max_tokens",
     "tool_use": "tool_use",
+    "safety": "refusal",
+    "recitation": "refusal",
+    "blocklist": "refusal",
+    "prohibited_content": "refusal",
+    "sensitive": "refusal",
 }
-"""By finish reason, in lower case. One that is not known says that the reply broke off."""
+"""By finish reason, in lower case. One that is not known says that the reply broke off. Of the
+refusals all but the first are those of bridges to Gemini, and the last is GLM's."""
+_NO_REASONS = ("null", "none")
+"""Sent by some servers with each chunk before the last."""
+_READ_FIELDS = frozenset(
+    (
+        *("role", "content", "refusal", "tool_calls", "function_call"),
+        *("reasoning_content", "reasoning"),
+        # What a server says about its reply, and refuses in a request.
+        *("annotations", "audio", "channel"),
+    )
+)
+"""Fields of a delta that are not kept to be sent back."""
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either name, or both."""
 _CUT = ("max_tokens", "refusal")
@@ -290,7 +312,10 @@ class ReplyReader:
         self.is_complete = self.is_whole = False
         self._request = request
         self._habits = habits = habits or ServerHabits()
+        self.note = ""
+        """What a person should know of the reply's end; empty for nothing."""
         self._thinking_field = ""
+        self._others = KeptFields(_READ_FIELDS)
         self._split = ThinkingInText(is_open=request.model in habits.thinks_in_text)
         self._is_plain = habits.separates_thinking
         """Whether all content is text."""
@@ -303,7 +328,7 @@ class ReplyReader:
         self._reported: Usage | None = None
 
     def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
-        """Translate one chunk; unknown fields are ignored.
+        """Translate one chunk; unknown fields are kept for the message.
 
         Raises:
             BadReply: The chunk has the wrong shape, or came at the wrong place.
@@ -328,16 +353,28 @@ class ReplyReader:
         for choice in data.get("choices") or ():
             if not choice.get("index"):  # others were not asked for
                 self._has_begun = True
-                # A stream that is only feigned has the whole message in place of a delta.
-                events += self._grow(choice.get("delta") or choice.get("message") or {})
-                if reason := choice.get("finish_reason"):
+                events += self._grow(choice.get("delta") or self._message_in(choice))
+                reason = choice.get("finish_reason")
+                if reason and reason not in _NO_REASONS:
                     self.is_whole = True
                     self._habits.ends_with_reason.add(self._request.model)
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = short_reason(reason)
         return events
 
+    def _message_in(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The whole message of a stream that is only feigned.
+
+        Some servers repeat the message so far beside their deltas, the last time without one.
+        """
+        message = choice.get("message")
+        if not message or self._split.has_begun or str(self._text) or self._calls:
+            return {}
+        whole: Mapping[str, Any] = message
+        return whole
+
     def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        self._others.keep(delta)
         for name in _THINKING_FIELDS:
             if thinking := delta.get(name):
                 self._thinking_field = self._thinking_field or name
@@ -373,7 +410,7 @@ class ReplyReader:
         """The last events of the reply: tool calls have no end event of their own."""
         if not self.is_whole:
             return
-        rest = self._split.end()
+        rest = self._split.end(is_cut=self._our_reason == "max_tokens")
         if self._split.was_no_thinking:
             self._thinking = GrowingText()
         yield from self._told_apart(rest)
@@ -391,17 +428,21 @@ class ReplyReader:
         """The end of the turn; `None` when neither a finish reason nor `[DONE]` came."""
         if not self.is_whole:
             return None
-        if (word := self._reason or "stop").lower() not in _REASONS:
-            raise BadReply(f"the unknown finish reason {literal(word)}")
+        if _name_of(self._reason) not in _REASONS:
+            raise BadReply(f"the unknown finish reason {literal(self._reason)}")
         text, thinking = str(self._text), str(self._thinking)
         if not (self._is_plain or thinking) and has_lone_end(text):
             self._habits.thinks_in_text.add(self._request.model)
             raise BadReply("thinking in the text, without its beginning")
-        if self._reason is None and not self._may_lack_reason(text):
-            raise BadReply("an end without a finish reason")
+        if self._reason is None:
+            if not self._may_lack_reason(text):
+                raise BadReply("an end without a finish reason")
+            self.note = "The server did not say why its reply ended, so it may be cut."
         blocks: list[Block] = []
         if thinking:
             blocks.append(ThinkingBlock(thinking, sent_as=self._thinking_field))
+        if fields := self._others.whole():
+            blocks.append(OpaqueBlock("chat", fields))
         if text:
             blocks.append(TextBlock(text))
         return Stopped(self._our_reason, Message(Role.ASSISTANT, (*blocks, *self._called)))
@@ -414,7 +455,7 @@ class ReplyReader:
     @property
     def _our_reason(self) -> str:
         """The stop reason in our words; some servers send `stop`, or nothing, with tool calls."""
-        reason = _REASONS.get((self._reason or "stop").lower(), "")
+        reason = _REASONS.get(_name_of(self._reason), "")
         return reason if reason in _CUT or not self._calls else "tool_use"
 
     # -- usage --------------------------------------------------------------------------------
@@ -423,8 +464,9 @@ class ReplyReader:
         """Report the first usage at once and the last at the end: some servers send many."""
         if counts := known_counts(raw, _USAGE_FIELDS):
             self._usage |= counts
-            details = raw.get("prompt_tokens_details") if isinstance(raw, Mapping) else None
-            self._usage |= known_counts(details, {"cached_tokens": "cached"})
+            if isinstance(raw, Mapping):
+                self._usage |= known_counts(raw.get("prompt_tokens_details"), _PROMPT_FIELDS)
+                self._usage |= known_counts(raw.get("completion_tokens_details"), _OUTPUT_FIELDS)
         if self._usage and self._reported is None:
             self._reported = self._total(is_final=False)
             yield self._reported
@@ -432,14 +474,32 @@ class ReplyReader:
     def _total(self, *, is_final: bool) -> Usage:
         """The usage so far. A 0 that cannot be true is replaced by an estimate from the size."""
         prompt = self._usage.get("prompt", 0) or estimate_input_tokens(self._request)
-        cached = self._usage.get("cached", 0)
+        cached, written = self._usage.get("cached", 0), self._usage.get("written", 0)
         if cached > prompt:
             cached = 0
-        output = self._usage.get("completion", 0)
+        if written > prompt - cached:
+            written = 0
+        output, reasoning = self._usage.get("completion", 0), self._usage.get("reasoning", 0)
+        counted = self._usage.get("prompt", 0) + output
+        if output and reasoning and self._usage.get("total") == counted + reasoning:
+            output += reasoning  # some servers count it apart, as their total shows
         if is_final and not output:
             output = tokens_in(self._text.size + self._thinking.size + self._calls.size)
-        return Usage(prompt - cached, output, cache_read_tokens=cached)
+        return Usage(prompt - cached - written, output, written, cached)
 
 
-_USAGE_FIELDS = {"prompt_tokens": "prompt", "completion_tokens": "completion"}
-"""The output includes reasoning, the input includes tokens read from a cache."""
+def _name_of(reason: str | None) -> str:
+    """A finish reason as `_REASONS` has it; `stop` for none."""
+    return (reason or "stop").lower().replace("-", "_")
+
+
+_USAGE_FIELDS = {
+    "prompt_tokens": "prompt",
+    "completion_tokens": "completion",
+    "total_tokens": "total",
+    "prompt_cache_hit_tokens": "cached",
+}
+"""The output includes reasoning, the input includes tokens read from a cache and written to it. The
+last is DeepSeek's name."""
+_PROMPT_FIELDS = {"cached_tokens": "cached", "cache_write_tokens": "written"}
+_OUTPUT_FIELDS = {"reasoning_tokens": "reasoning"}

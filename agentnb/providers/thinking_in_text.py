@@ -17,10 +17,20 @@ _PAIRS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
+    "<seed:think>": "</seed:think>",
     "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
 }
+"""As the parsers of vLLM and SGLang know them; of the last, the model is gpt-oss."""
 _ENDS = tuple(_PAIRS.values())
-_LONE_END = re.compile(r"\n[ \t]*(?:</think(?:ing)?>|\[/THINK\])[ \t]*\n")
+_OPENED_BY_TEMPLATES = {end: begin for begin, end in _PAIRS.items() if end != _ENDS[-1]}
+_LONE_END = re.compile(
+    rf"(?<![ \t`'\"])[ \t]*(?P<tag>{'|'.join(map(re.escape, _OPENED_BY_TEMPLATES))})"
+    r"(?![`'\".,;:!?)]|[ \t]+\S)"
+)
+"""Not a tag that is quoted, or that stands among the words of a sentence."""
 _LONGEST_END = max(map(len, _ENDS))
 
 Piece = tuple[bool, str]
@@ -41,14 +51,15 @@ class ThinkingInText:
         self.was_no_thinking = False
         """Whether what was taken for thinking turned out, at the end, to be the answer."""
         self._is_open = is_open
-        self._ends: tuple[str, ...] = _ENDS if is_open else ()
-        """The tags that may end the thinking; none before it has begun."""
+        """Whether the reply is taken for thinking, and no tag was seen yet."""
+        self._ends: tuple[str, ...] = ()
+        """The tags that may end the thinking; none outside of it."""
         self._left = ""
         """What is not decided: it may be a part of a tag."""
         self._whole = ""
         """Of a reply that began within the thinking: if no end comes, it is the answer."""
         self._follows = False
-        """Whether the thinking has just ended: blanks before the answer are left out."""
+        """Whether thinking has ended: blanks before the answer are left out."""
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are decided now."""
@@ -56,56 +67,61 @@ class ThinkingInText:
         self._left += text
         if self._is_open:
             self._whole += text
-        if self._follows:
-            return self._answer()
-        if self._ends:
-            return self._think()
+        return self._think() if self._ends else self._begin()
+
+    def end(self, *, is_cut: bool) -> list[Piece]:
+        """The rest, when the reply has ended.
+
+        Args:
+            is_cut: The reply ended at the limit of tokens: its end tag may be missing.
+        """
+        left, self._left = self._left, ""
+        if self._is_open and not is_cut:
+            self.was_no_thinking = True
+            return _piece(False, self._whole)
+        if self._follows and not self._ends:
+            left = left.lstrip()
+        return _piece(bool(self._ends) or self._is_open, left)
+
+    def _begin(self) -> list[Piece]:
+        """At the beginning, and again after thinking: some templates open a second block."""
         begun = self._left.lstrip()
         for begin, end in _PAIRS.items():
             if begun.startswith(begin):
-                self._left, self._ends = begun[len(begin) :], (end,)
+                self._left, self._ends, self._is_open = begun[len(begin) :], (end,), False
                 return self._think()
         if any(begin.startswith(begun) for begin in _PAIRS):
             return []
-        return self._all_as_text()
-
-    def end(self) -> list[Piece]:
-        """The rest, when the reply has ended."""
-        if self._is_open and not (self._follows or self.is_text):
-            self.was_no_thinking = True
-            return _piece(False, self._whole)
-        is_thinking = bool(self._ends) and not self._follows
-        left, self._left = self._left, ""
-        return [(is_thinking, left)] if left and not self._follows else []
+        if self._is_open:
+            self._ends = _ENDS
+            return self._think()
+        if self._follows:
+            self._left = begun
+        self.is_text = True
+        text, self._left = self._left, ""
+        return _piece(False, text)
 
     def _think(self) -> list[Piece]:
         found = [(at, end) for end in self._ends if (at := self._left.find(end)) >= 0]
         if found:
             at, end = min(found)
             thought, self._left = self._left[:at], self._left[at + len(end) :]
-            self._follows = True
-            return [*_piece(True, thought), *self._answer()]
+            self._follows, self._is_open, self._ends = True, False, ()
+            return [*_piece(True, thought), *self._begin()]
         keep = _possible_tag(self._left, self._ends)
         thought, self._left = self._left[: len(self._left) - keep], self._left[-keep:] * bool(keep)
         return _piece(True, thought)
 
-    def _answer(self) -> list[Piece]:
-        self._left = self._left.lstrip()
-        if not self._left:
-            return []
-        self._follows = False
-        return self._all_as_text()
-
-    def _all_as_text(self) -> list[Piece]:
-        self.is_text = True
-        text, self._left = self._left, ""
-        return _piece(False, text)
-
 
 def has_lone_end(text: str) -> bool:
-    """Whether a text that began as an answer holds the end of thinking, outside code."""
-    found = _LONE_END.search(text)
-    return found is not None and text.count("```", 0, found.start()) % 2 == 0
+    """Whether a text that began as an answer holds the end of thinking that it does not begin.
+
+    The first end tag decides: not in code, and with no opening tag before it.
+    """
+    if (found := _LONE_END.search(text)) is None:
+        return False
+    begin = _OPENED_BY_TEMPLATES[found["tag"]]
+    return begin not in text[: found.start()] and text.count("```", 0, found.start()) % 2 == 0
 
 
 def _piece(is_thinking: bool, text: str) -> list[Piece]:

@@ -16,6 +16,7 @@ from agentnb.core.types import (
     MALFORMED_INPUT,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     Stopped,
     StreamEvent,
@@ -30,7 +31,7 @@ from agentnb.core.types import (
     Usage,
     user_message,
 )
-from agentnb.providers.limits import BadReply
+from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply, TooLarge
 from agentnb.providers.openai_wire import Dialect, ReplyReader, ServerHabits, body_of, event_in
 from agentnb.providers.reply import BrokeOff
 
@@ -648,7 +649,11 @@ def test_message_in_place_of_a_delta_is_the_whole_reply() -> None:
         ("look<|channel|>json", "look"),
         ("functions.look", "look"),
         ("look", "look"),
+        ("functions.look:0", "look"),
+        ("default_api.look", "look"),
+        ("<|channel|>commentary to=functions.look <|constrain|>json", "look"),
         ("other<|channel|>json", "other<|channel|>json"),
+        ("looks", "looks"),
     ],
 )
 def test_marks_of_a_template_in_a_tools_name_are_taken_off(said: str, heard: str) -> None:
@@ -675,8 +680,9 @@ def test_fields_of_a_tool_call_that_we_do_not_know_go_back_with_it() -> None:
     assert sent == {"id": "c", "type": "function", "function": function, **extra}
 
 
-def test_thinking_is_not_sent_again_to_a_server_that_refuses_its_field() -> None:
-    complaint = "Unknown parameter: 'messages[1].reasoning_content'"
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "reasoning_details"])
+def test_thinking_is_not_sent_again_to_a_server_that_refuses_its_field(field: str) -> None:
+    complaint = f"Unknown parameter: 'messages[1].{field}'"
     other = Dialect().after(complaint)
     said = Message(Role.ASSISTANT, (ThinkingBlock("Hm.", sent_as="reasoning_content"),))
     again = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
@@ -684,3 +690,188 @@ def test_thinking_is_not_sent_again_to_a_server_that_refuses_its_field() -> None
     assert "Hm." in json.dumps(body_of(again, Dialect()))
     assert "Hm." not in json.dumps(body_of(again, other))
     assert other.after(complaint) == other
+
+
+# -- fields that we do not know -------------------------------------------------------------------
+
+THOUGHT = {"type": "reasoning.text", "index": 0, "format": "v1"}
+SEALED = {"type": "reasoning.encrypted", "index": 1, "data": "abc"}
+
+
+def details(*entries: Any) -> dict[str, Any]:
+    return choice({"reasoning_details": list(entries)})
+
+
+def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The unknown fields in the message of a reply, as they go back."""
+    _, reader = read(*chunks, choice({"content": "Hi"}), STOP)
+    end = reader.stopped()
+    assert end is not None
+    again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
+    said = body_of(again, Dialect())["messages"][-2]
+    refused = body_of(again, Dialect(sends_thinking=False))["messages"][-2]
+    assert refused == {"role": "assistant", "content": "Hi"}
+    return {name: value for name, value in said.items() if name not in refused}
+
+
+@pytest.mark.parametrize(
+    ("chunks", "whole"),
+    [
+        pytest.param(
+            [
+                details({**THOUGHT, "text": "Hm"}),
+                details({**THOUGHT, "text": "m."}),
+                details({**THOUGHT, "signature": "s"}, SEALED),
+            ],
+            {"reasoning_details": [{**THOUGHT, "text": "Hmm.", "signature": "s"}, SEALED]},
+            id="entries in pieces",
+        ),
+        pytest.param(
+            [details({"type": "a", "index": 0, "text": "1"}), details({"type": "b", "index": 0})],
+            {
+                "reasoning_details": [
+                    {"type": "a", "index": 0, "text": "1"},
+                    {"type": "b", "index": 0},
+                ]
+            },
+            id="another type begins another entry",
+        ),
+        pytest.param(
+            [details({"text": "1"}), details({"text": "2"}, 3)],
+            {"reasoning_details": [{"text": "1"}, {"text": "2"}, 3]},
+            id="entries without an index stay apart",
+        ),
+        pytest.param(
+            [
+                choice({"mark": "a", "vendor": {"n": 1}}),
+                choice({"mark": "b", "vendor": {"m": "x"}}),
+            ],
+            {"mark": "ab", "vendor": {"n": 1, "m": "x"}},
+            id="texts are joined, objects merged",
+        ),
+        pytest.param(
+            [choice({"audio": None, "annotations": [1], "channel": "final", "mark": None})],
+            {},
+            id="what is null, and what servers refuse in a request",
+        ),
+        pytest.param([choice({"mark": float("nan")})], {"mark": None}, id="no JSON"),
+    ],
+)
+def test_unknown_fields_of_a_message_go_back_whole(
+    chunks: list[dict[str, Any]], whole: dict[str, Any]
+) -> None:
+    assert kept(*chunks) == whole
+
+
+def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
+    fields = {"role": "user", "content": "no", "mark": 1}
+    blocks = (OpaqueBlock("chat", fields), OpaqueBlock("messages", {"x": 1}), TextBlock("Hi"))
+    said = Message(Role.ASSISTANT, blocks)
+    again = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
+
+    assert body_of(again, Dialect())["messages"][-2] == {
+        "role": "assistant",
+        "content": "Hi",
+        "mark": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"mark": "x" * (MOST_IN_EVENT // 2)}, {"marks": [{}] * (MOST_PARTS // 2)}],
+    ids=["bytes", "parts"],
+)
+def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
+    reader = ReplyReader(HELLO)
+    list(reader.read(choice(fields)))
+
+    with pytest.raises(TooLarge, match="unknown fields of a reply"):
+        list(reader.read(choice(fields)))
+
+
+# -- ends -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("finish", "told"),
+    [
+        ("COMPLETE", "end_turn"),
+        ("eos_token", "end_turn"),
+        ("STOP", "end_turn"),
+        ("MAX_TOKENS", "max_tokens"),
+        ("model_length", "max_tokens"),
+        ("SAFETY", "refusal"),
+        ("content-filter", "refusal"),
+        ("sensitive", "refusal"),
+    ],
+)
+def test_words_of_other_servers_for_an_end_are_known(finish: str, told: str) -> None:
+    _, reader = read(choice({"content": "Hi"}), choice({}, finish))
+    end = reader.stopped()
+
+    assert end is not None
+    assert end.reason == told
+
+
+@pytest.mark.parametrize("none", ["null", "none", ""])
+def test_word_for_no_finish_reason_is_no_end(none: str) -> None:
+    _, reader = read(choice({"content": "Hi"}, none))
+    assert reader.stopped() is None
+
+    events, reader = read(choice({"content": "H"}, none), choice({"content": "i"}, none), STOP)
+    assert events == [TextDelta("H"), TextDelta("i")]
+    assert reader.stopped() is not None
+
+
+def test_reply_without_a_finish_reason_says_that_it_may_be_cut() -> None:
+    _, without = read(choice({"content": "Hi"}), "[DONE]")
+    _, with_one = read(choice({"content": "Hi"}), STOP)
+
+    assert without.stopped() is not None
+    assert with_one.stopped() is not None
+    assert "may be cut" in without.note
+    assert with_one.note == ""
+
+
+def test_message_that_is_repeated_beside_the_deltas_is_heard_once() -> None:
+    def both(delta: str, so_far: str, finish: str | None = None) -> dict[str, Any]:
+        message = {"role": "assistant", "content": so_far}
+        news = {"content": delta} if delta else {}
+        part = {"index": 0, "delta": news, "message": message, "finish_reason": finish}
+        return {"choices": [part]}
+
+    events, reader = read(both("Par", "Par"), both("is", "Paris"), both("", "Paris", "stop"))
+    end = reader.stopped()
+
+    assert events == [TextDelta("Par"), TextDelta("is")]
+    assert end is not None
+    assert end.message.text == "Paris"
+
+
+# -- usage that is counted in parts ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("raw", "usage"),
+    [
+        (
+            {"prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 30}},
+            Usage(10, 30, 30, 60),
+        ),
+        (
+            {"prompt_tokens_details": {"cached_tokens": 60, "cache_write_tokens": 41}},
+            Usage(40, 30, 0, 60),
+        ),
+        ({"prompt_cache_hit_tokens": 60}, Usage(40, 30, 0, 60)),
+        (
+            {"total_tokens": 130, "completion_tokens_details": {"reasoning_tokens": 20}},
+            Usage(100, 30),
+        ),
+        (
+            {"total_tokens": 150, "completion_tokens_details": {"reasoning_tokens": 20}},
+            Usage(100, 50),
+        ),
+    ],
+)
+def test_each_token_is_counted_once(raw: dict[str, Any], usage: Usage) -> None:
+    assert usages({"prompt_tokens": 100, "completion_tokens": 30, **raw}) == [usage]

@@ -35,6 +35,15 @@ ALOUD = {
     "<thinking>hm</thinking>\nParis": ("hm", "Paris"),
     "[THINK]hm[/THINK]Paris": ("hm", "Paris"),
     "<think></think>Paris": ("", "Paris"),
+    "<seed:think>hm</seed:think>Paris": ("hm", "Paris"),
+    "◁think▷hm◁/think▷Paris": ("hm", "Paris"),
+    "<|START_THINKING|>hm<|END_THINKING|>Paris": ("hm", "Paris"),
+    "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Paris": (
+        "hm",
+        "Paris",
+    ),
+    "<think>\n\n</think>\n\n<think>hm</think>\nParis": ("\n\nhm", "Paris"),
+    "<think>hm</think>\n <th": ("hm", "<th"),
     "<think>a < b </thin</think> Paris </think>": ("a < b </thin", "Paris </think>"),
     "<think>never closed </th": ("never closed </th", ""),
 }
@@ -98,10 +107,49 @@ def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
     assert content_of(read(habits, "Par", "is")) == ("", "Paris")
 
 
-def test_end_tag_within_code_is_no_end_of_thinking() -> None:
-    said = "Write:\n```\n</think>\n```\n"
+@pytest.mark.parametrize(
+    "said",
+    ["hm</think>Paris", "hm\n</think>Paris", "hm.</think>\n\nParis", "hm\n</think>", "h[/THINK]P"],
+)
+def test_lone_end_tag_is_known_however_the_lines_are_broken(said: str) -> None:
+    with pytest.raises(BadReply):
+        read(ServerHabits(), said)
 
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Write:\n```\n</think>\n```\n",
+        "Write:\n<think>\nan idea\n</think>\nand then the answer.",
+        "Close it by `</think>` at the end.",
+        "Close it by </think> at the end.",
+        "Close it by </think>.",
+    ],
+)
+def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
     assert content_of(read(ServerHabits(), said)) == ("", said)
+
+
+@pytest.mark.parametrize("size", [1, 4, 99])
+@pytest.mark.parametrize(
+    ("said", "finish", "content"),
+    [
+        ("I wonder, 2 + 2", "length", ("I wonder, 2 + 2", "")),
+        ("I wonder </thin", "length", ("I wonder </thin", "")),
+        ("I wonder, 2 + 2", "stop", ("", "I wonder, 2 + 2")),
+        ("<think>hm</think>Paris", "stop", ("hm", "Paris")),
+        ("<think>hm", "length", ("hm", "")),
+        ("hm</think>Par", "length", ("hm", "Par")),
+        ("", "stop", ("", "")),
+    ],
+)
+def test_reply_of_a_model_whose_template_opens_the_thinking(
+    said: str, finish: str, content: tuple[str, str], size: int
+) -> None:
+    habits = ServerHabits(thinks_in_text={"m"})
+    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+
+    assert content_of(read(habits, *pieces, finish=finish)) == content
 
 
 def test_server_that_separates_thinking_has_none_in_its_text() -> None:
