@@ -86,7 +86,8 @@ class TextBlock:
 
     text: str
     extra: Mapping[str, Any] | None = None
-    """Further fields that the provider sent with it, to be sent back unchanged; `None` for none."""
+    """Further fields that came with it, to be sent back unchanged to the same API: by the API's
+    name, as in `OpaqueBlock.api`. `None` for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class _Client(SdkClient):
         import anthropic
 
         address, extra = str(self.sdk.base_url), without_surrogates(request.extra)
-        form = _forms.of(address, request.model)
+        form, is_mended = _forms.of(address, request.model), False
         while True:
             sent = _refused_thinking.left_out(request)
             body = body_of(sent, form)
@@ -139,8 +139,10 @@ class _Client(SdkClient):
                 response = await self.post("/v1/messages", {**body, **extra})
             except anthropic.APIStatusError as error:
                 status, complaint = error.status_code, as_words(error.body)
-                if _refused_thinking.is_meant(status, complaint, sent.messages):
+                is_meant = _refused_thinking.is_meant(status, complaint, sent.messages)
+                if is_meant and not is_mended:
                     _refused_thinking.add(sent.messages)
+                    is_mended = True
                     continue
                 other = form.after(status, complaint, body)
                 if other == form:

@@ -44,10 +44,13 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
+from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 from agentnb.providers.message_forms import USUAL, MessageForm
 from agentnb.providers.reply import BrokeOff
 
+_API = "messages"
+"""See `OpaqueBlock.api`."""
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
 _NOTHING_SAID = "(no output)"
@@ -119,20 +122,20 @@ def _block_param(block: Block) -> dict[str, Any] | None:
     """The block as JSON; `None` for one that the API would refuse."""
     match block:
         case TextBlock(text, extra):
-            return {**(extra or {}), "type": "text", "text": text} if text.strip() else None
+            return {**_own(extra), "type": "text", "text": text} if text.strip() else None
         case ThinkingBlock(sent_as=str(field)) if field:
             return None  # of a chat completion
         case ThinkingBlock(redacted_data=str(data), extra=extra):
-            return {**(extra or {}), "type": "redacted_thinking", "data": data}
+            return {**_own(extra), "type": "redacted_thinking", "data": data}
         case ThinkingBlock(text, signature, extra=extra):
             # Without a signature it comes from a server that has none, and wants it back.
-            param = {**(extra or {}), "type": "thinking", "thinking": text}
+            param = {**_own(extra), "type": "thinking", "thinking": text}
             if signature:
                 param["signature"] = signature
             return param if signature or text else None
         case ToolUseBlock(call_id, name, arguments, extra):
             call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-            return {**(extra or {}), **call}
+            return {**_own(extra), **call}
         case ToolResultBlock(call_id, text, is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             if text.strip():
@@ -145,7 +148,12 @@ def _block_param(block: Block) -> dict[str, Any] | None:
             source = {"type": "base64", "media_type": media_type, "data": data}
             return {"type": kind, "source": source}
         case OpaqueBlock(api, data):
-            return dict(data) if api == "messages" else None
+            return dict(data) if api == _API else None
+
+
+def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The further fields of a block that came from this API."""
+    return dict(extra.get(_API, {})) if extra else {}
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:
@@ -316,26 +324,25 @@ class ReplyReader:
 
 
 _OWN_FIELDS = {
-    "text": ("type", "text"),
-    "thinking": ("type", "thinking", "signature"),
-    "redacted_thinking": ("type", "data"),
-    "tool_use": ("type", "id", "name", "input"),
+    "text": frozenset(("type", "text")),
+    "thinking": frozenset(("type", "thinking", "signature")),
+    "redacted_thinking": frozenset(("type", "data")),
+    "tool_use": frozenset(("type", "id", "name", "input")),
 }
 """By a block's type: the fields that have a place of their own in our blocks."""
+_OF_UNKNOWN = frozenset(("type", "input"))
 
 
 def _part_of(start: Mapping[str, Any]) -> _Part:
     """Make the part for a content block's start."""
-    kind, data = start["type"], dict(start)
-    own = _OWN_FIELDS.get(kind, ("type", "input"))
-    # The other fields go back unchanged; they are few, and most replies have none.
-    extra = {name: data.pop(name) for name in [*data] if name not in own}
-    extra = {name: value for name, value in extra.items() if value is not None}
-    if kind in ("text", "thinking"):
-        return _Part(data, GrowingText(), extra)
-    given = data.pop("input", {})
-    part = _Part(data, CallArguments(), extra, has_input="input" in start)
-    part.given.keep(json.dumps(given, ensure_ascii=False))
+    own = _OWN_FIELDS.get(start["type"], _OF_UNKNOWN)
+    others = KeptFields(own)
+    others.keep(start)
+    kept = {name: start[name] for name in own if name in start and name != "input"}
+    if kept["type"] in ("text", "thinking"):
+        return _Part(kept, GrowingText(), others)
+    part = _Part(kept, CallArguments(), others, has_input="input" in start)
+    part.given.keep(json.dumps(start.get("input", {}), ensure_ascii=False))
     return part
 
 
@@ -345,7 +352,7 @@ class _Part:
 
     start: Mapping[str, Any]
     content: GrowingText
-    extra: dict[str, Any]
+    others: KeptFields
     """Fields that we do not know: they are sent back unchanged."""
     given: CallArguments = field(default_factory=CallArguments)
     """The input in a tool call's start event: mostly empty, since it comes in pieces."""
@@ -390,23 +397,16 @@ class _Part:
                 self.content.keep(delta["partial_json"])
                 return self.content.metered()
             case "citations_delta":
-                self.extra.setdefault("citations", []).append(delta["citation"])
+                self.others.keep({"citations": [delta["citation"]]})
             case _ if self.kind not in _OWN_FIELDS:
-                self._merge(delta)
+                self.others.keep(delta)
         return ()
 
-    def _merge(self, delta: Mapping[str, Any]) -> None:
-        """Add a delta of an unknown type to an unknown block: texts and lists grow."""
-        for name, value in delta.items():
-            known = self.extra.get(name)
-            if name == "type" or value is None:
-                continue
-            if isinstance(known, str) and isinstance(value, str):
-                self.extra[name] = known + value
-            elif isinstance(known, list) and isinstance(value, list):
-                self.extra[name] = [*known, *value]
-            else:
-                self.extra[name] = value
+    @property
+    def extra(self) -> Mapping[str, Any] | None:
+        """See `TextBlock.extra`."""
+        fields = self.others.whole()
+        return {_API: fields} if fields else None
 
     def end(self) -> Iterator[StreamEvent]:
         """The rest of a character whose second half never came."""
@@ -428,29 +428,28 @@ class _Part:
         if (input := self.input) is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
         start = self.start
-        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input, self.extra or None)
+        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input, self.extra)
         self.call = call
         yield ToolUse(call.id, call.name, call.input)
 
     def block(self) -> Block | None:
         """The block to send back in the next request; `None` for one that cannot be sent."""
         text = str(self.content)
-        extra = self.extra or None
         match self.kind:
             case "text":
-                return TextBlock(text, extra) if text else None
+                return TextBlock(text, self.extra) if text else None
             case "thinking":
-                return ThinkingBlock(text, self.signature, extra=extra)
+                return ThinkingBlock(text, self.signature, extra=self.extra)
             case "redacted_thinking":
                 data = as_text(self.start["data"])
-                return ThinkingBlock("", redacted_data=data, extra=extra)
+                return ThinkingBlock("", redacted_data=data, extra=self.extra)
             case "tool_use":
                 return self.call
             case str(kind):
-                whole = {"type": kind, **self.extra}
+                whole = {"type": kind, **self.others.whole()}
                 if self.has_input:
                     whole["input"] = self.input or {}
-                return OpaqueBlock("messages", whole)
+                return OpaqueBlock(_API, whole)
         return None
 
 

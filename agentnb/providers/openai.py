@@ -32,6 +32,7 @@ from agentnb.providers.openai_wire import (
     ServerHabits,
     body_of,
     event_in,
+    has_kept_fields,
 )
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
@@ -199,8 +200,11 @@ class _Client(SdkClient):
                     "/chat/completions", {**body_of(request, dialect), **extra}
                 )
             except openai.APIStatusError as error:
-                for_answer = request.output_schema is not None
-                dialect = dialect.after(_complaint(error), for_answer=for_answer)
+                dialect = dialect.after(
+                    _complaint(error),
+                    for_answer=request.output_schema is not None,
+                    has_kept=has_kept_fields(request.messages),
+                )
                 if dialect in tried:
                     raise
             else:

@@ -38,6 +38,8 @@ from agentnb.providers.call_arguments import CallArguments
 from agentnb.providers.json_values import as_name
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 
+API = "chat"
+"""See `agentnb.core.types.OpaqueBlock.api`."""
 _OWN_FIELDS = frozenset(("index", "id", "type", "function"))
 
 
@@ -180,17 +182,20 @@ def _block(call: _Call, offered: set[str]) -> ToolUseBlock:
         raise BadReply("a tool call without a name")
     if (input := call.input) is None:
         input = {MALFORMED_INPUT: str(call.arguments)}
-    return ToolUseBlock(call.id, _offered_name(call.name, offered), input, call.extra or None)
+    extra = {API: call.extra} if call.extra else None
+    return ToolUseBlock(call.id, _offered_name(call.name, offered), input, extra)
 
 
 def _offered_name(name: str, offered: set[str]) -> str:
     """The offered tool that is meant by a name in which its server left marks of its template."""
-    if name in offered:
+    if name in offered or len(name) > _LONGEST_NAME:
         return name
     found = _MARKED.fullmatch(name)
     return found["name"] if found and found["name"] in offered else name
 
 
+_LONGEST_NAME = 500
+"""Characters: a longer name holds more than marks."""
 _MARKED = re.compile(
     r"""
     (?: .* \b to= )?  # as in "<|channel|>commentary to=functions.look"

@@ -45,7 +45,7 @@ from agentnb.providers.json_values import (
 )
 from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_calls import ToolCalls
+from agentnb.providers.openai_calls import API, ToolCalls
 from agentnb.providers.reply import BrokeOff
 from agentnb.providers.thinking_in_text import IN_TEXT, Piece, ThinkingInText, has_lone_end
 
@@ -80,20 +80,23 @@ class Dialect:
     has_tools: bool = True
     """Whether to ask for a typed answer with a tool: some models cannot call tools."""
     sends_thinking: bool = True
-    """Whether to send thinking back in its own field: some servers need it, some refuse it."""
+    """Whether to send thinking, and fields that we do not know, back as they came: some servers
+    need them, some refuse them."""
 
-    def after(self, complaint: str, *, for_answer: bool = False) -> Dialect:
+    def after(self, complaint: str, *, for_answer: bool = False, has_kept: bool = False) -> Dialect:
         """The dialect to try after a complaint; the same if the complaint is about other things.
 
         Args:
             complaint: The server's words.
             for_answer: Whether the request asks for a typed answer.
+            has_kept: Whether its messages hold fields that a server sent: see `has_kept_fields`.
         """
         if for_answer and self.forces and "tool_choice" in complaint:
             return replace(self, forces=False)
         if for_answer and self.has_tools and _NO_TOOLS.search(complaint):
             return replace(self, has_tools=False)
-        if self.sends_thinking and _THINKING_FIELD.search(complaint):
+        is_unknown = has_kept and _UNKNOWN_FIELD.search(complaint)
+        if self.sends_thinking and (is_unknown or _THINKING_FIELD.search(complaint)):
             return replace(self, sends_thinking=False)
         if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
             return replace(self, asks_usage=False)
@@ -104,6 +107,16 @@ class Dialect:
         if "max_completion_tokens" in complaint and _UNKNOWN_FIELD.search(complaint):
             return replace(self, limit=other)
         return self
+
+
+def has_kept_fields(messages: Iterable[Message]) -> bool:
+    """Whether fields would be sent back that a server may refuse, although it sent them."""
+    blocks = [block for message in messages for block in message.content]
+    return any(
+        (isinstance(block, OpaqueBlock) and block.api == API)
+        or (isinstance(block, ThinkingBlock) and block.sent_as not in ("", IN_TEXT))
+        for block in blocks
+    )
 
 
 def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
@@ -161,7 +174,7 @@ def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any
     """A message of the model, with the fields of its server as they came."""
     calls = [
         {
-            **(block.extra or {}),
+            **(block.extra or {}).get(API, {}),
             "id": block.id,
             "type": "function",
             "function": {
@@ -179,7 +192,7 @@ def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any
             case ThinkingBlock(text=thought, sent_as=name) if sends_thinking:
                 if name not in ("", IN_TEXT):
                     param[name] = thought
-            case OpaqueBlock("chat", fields) if sends_thinking:
+            case OpaqueBlock(api, fields) if sends_thinking and api == API:
                 param = {**fields, **param}
     if calls:
         return {**param, "tool_calls": calls}
@@ -442,7 +455,7 @@ class ReplyReader:
         if thinking:
             blocks.append(ThinkingBlock(thinking, sent_as=self._thinking_field))
         if fields := self._others.whole():
-            blocks.append(OpaqueBlock("chat", fields))
+            blocks.append(OpaqueBlock(API, fields))
         if text:
             blocks.append(TextBlock(text))
         return Stopped(self._our_reason, Message(Role.ASSISTANT, (*blocks, *self._called)))

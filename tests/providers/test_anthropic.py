@@ -32,6 +32,7 @@ from agentnb.core.types import (
     Block,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     Stopped,
     StreamEvent,
@@ -1441,3 +1442,47 @@ async def test_complaint_about_thinking_that_was_not_sent_is_not_tried_again(
             await events_of(provider)
 
         assert len(server.requests) == 1
+
+
+async def test_api_that_complains_of_thinking_for_ever_is_asked_twice(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentnb.providers.message_forms._MOST_FORGOTTEN", 0)
+    refusal = Reply(status=400, message="Invalid signature in thinking block")
+    said = Message(Role.ASSISTANT, (ThinkingBlock("Hm.", "for ever"), TextBlock("Hello.")))
+    request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
+    with LoopbackServer(lambda _: refusal) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        with pytest.raises(InvalidRequest):
+            await events_of(provider, request)
+
+        assert len(server.requests) == 2
+
+
+async def test_fields_of_another_api_are_not_sent(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"chat": {"extra_content": {"google": "x"}}}
+    call = ToolUseBlock("t", "look", {}, fields)
+    said = Message(Role.ASSISTANT, (OpaqueBlock("chat", {"x": 1}), TextBlock("Hi", fields), call))
+    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+    request = CompletionRequest(
+        "m", "", (*HELLO.messages, said, results), (ToolSpec("look", "", {"type": "object"}),)
+    )
+
+    assert (await sent(provider, monkeypatch, request))["messages"][1]["content"] == [
+        {"type": "text", "text": "Hi"},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {}},
+    ]
+
+
+async def test_unknown_block_without_end_is_too_large(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piece = {"type": "new_delta", "content": "x" * 1_000_000}
+    endless = block(0, {"type": "new_block", "content": ""}, *[piece] * 6)
+    with serving(monkeypatch, raw(start(), *endless, *end())):
+        error, _ = await failure_of(provider)
+
+    assert isinstance(error, StreamBroken)
+    assert not error.retryable

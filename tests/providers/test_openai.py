@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +33,7 @@ from agentnb.core.types import (
     Block,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     Stopped,
     StreamEvent,
@@ -970,3 +972,37 @@ async def test_usage_is_heard_from_any_server_that_counts(
         Usage(9, 1),
         Usage(5, 3, cache_read_tokens=4),
     ]
+
+
+async def test_field_that_a_server_sends_and_refuses_is_left_out_from_then_on(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if "mark_of_ours" in json.dumps(body):
+            return Reply(status=400, message="messages.1.mark_of_ours: Extra inputs not permitted")
+        said = chunk({"content": "Hi", "mark_of_ours": 1})
+        return Reply(events=(said, chunk({}, finish_reason="stop"), DONE))
+
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        message = stopped(await events_of(provider)).message
+        again = replace(HELLO, messages=(*HELLO.messages, message, user_message("And?")))
+        for _ in range(2):
+            assert stopped(await events_of(provider, again)).reason == "end_turn"
+
+        marked = ["mark_of_ours" in json.dumps(each.body) for each in server.requests]
+        assert marked == [False, True, False, False]
+
+
+async def test_fields_of_another_api_are_not_sent(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = ToolUseBlock("t", "look", {}, {"messages": {"caller": {"type": "direct"}}})
+    said = Message(Role.ASSISTANT, (OpaqueBlock("messages", {"type": "compaction"}), call))
+    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+    with serving(monkeypatch, Reply(text="Hi")) as server:
+        await events_of(provider, replace(HELLO, messages=(*HELLO.messages, said, results)))
+
+    body = json.dumps(server.requests[0].body)
+    assert "caller" not in body
+    assert "compaction" not in body
