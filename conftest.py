@@ -226,6 +226,15 @@ def _own_default_session() -> Iterator[None]:
         module._default = None  # type: ignore[attr-defined]
 
 
+@pytest.fixture(autouse=True)
+def _nothing_learnt() -> Iterator[None]:
+    """No test finds what a server of one before it taught: two may have had the same port."""
+    yield
+    if (module := sys.modules.get("agentnb.providers.forms")) is not None:
+        module.LEARNT.forget()
+        module.REFUSED_THINKING.forget()
+
+
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives a test its own registry: its providers do not outlast it, nor does it see others."""

@@ -1,6 +1,7 @@
 """Provider for Anthropic's Messages API, through its own SDK.
 
-`anthropic_wire` writes requests and reads replies; `sdk` holds what both SDKs share.
+`anthropic_wire` writes requests and reads replies; `sdk` holds what both SDKs share, `forms` what
+servers refuse.
 
 The SDK is imported on a background thread: by the first call, or earlier where there is a key.
 """
@@ -9,18 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from agentnb.core.errors import MissingKey
 from agentnb.core.media import MEDIA_TYPES
 from agentnb.core.secrets import note_address
 from agentnb.core.types import CompletionRequest, StreamEvent
-from agentnb.providers.anthropic_wire import ReplyReader, body_of, event_in
+from agentnb.providers.anthropic_wire import USUAL, ReplyReader, body_of, event_in, parts_sent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
-from agentnb.providers.error_mapping import Hints, as_words
-from agentnb.providers.json_values import without_surrogates
-from agentnb.providers.message_forms import LearnedForms, RefusedThinking
+from agentnb.providers.error_mapping import Hints
+from agentnb.providers.forms import REFUSED_THINKING, Complaint
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 
@@ -45,8 +45,6 @@ def _load_sdk() -> None:
 
 
 _sdk = sdk_import(_load_sdk)
-_forms = LearnedForms()
-_refused_thinking = RefusedThinking()
 
 
 def preload() -> None:
@@ -98,6 +96,11 @@ class AnthropicProvider:
 class _Client(SdkClient):
     """The SDK's client for one loop and one set of environment variables."""
 
+    path = "/v1/messages"
+    usual_form = USUAL
+    body_of = staticmethod(body_of)
+    parts_sent = staticmethod(parts_sent)
+
     def __init__(self, settings: Settings, *, timeout_s: float) -> None:
         import anthropic
 
@@ -120,37 +123,23 @@ class _Client(SdkClient):
         if not any(sources) and "authorization" not in headers and "x-api-key" not in headers:
             raise missing_key()
 
-    async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request and return its reply once it has begun."""
-        with self.llm_errors():
-            response = await self._response_to(request)
-        return ReplyStream(response, ReplyReader(request), event_in, self.errors)
+    def reply_to(
+        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
+    ) -> ReplyStream:
+        """See `SdkClient`."""
+        return ReplyStream(response, ReplyReader(request), event_in, self.errors, on_end)
 
-    async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
-        """Send the request in the model's known form, and in another if the API refuses that."""
-        import anthropic
+    def without_refused(self, request: CompletionRequest) -> CompletionRequest:
+        """See `SdkClient`: without its refused thinking."""
+        return REFUSED_THINKING.left_out(str(self.sdk.base_url), request)
 
-        address, extra = str(self.sdk.base_url), without_surrogates(request.extra)
-        form, is_mended = _forms.of(address, request.model), False
-        while True:
-            sent = _refused_thinking.left_out(request)
-            body = body_of(sent, form)
-            try:
-                response = await self.post("/v1/messages", {**body, **extra})
-            except anthropic.APIStatusError as error:
-                status, complaint = error.status_code, as_words(error.body)
-                is_meant = _refused_thinking.is_meant(status, complaint, sent.messages)
-                if is_meant and not is_mended:
-                    _refused_thinking.add(sent.messages)
-                    is_mended = True
-                    continue
-                other = form.after(status, complaint, body)
-                if other == form:
-                    raise
-                form = other
-            else:
-                _forms.learn(address, request.model, form)
-                return response
+    def refuses_thinking(self, complaint: Complaint, request: CompletionRequest) -> bool:
+        """See `SdkClient`."""
+        address = str(self.sdk.base_url)
+        if not REFUSED_THINKING.is_meant(complaint, address, request):
+            return False
+        REFUSED_THINKING.add(address, request)
+        return True
 
     def kind_and_message(self, error: anthropic.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""

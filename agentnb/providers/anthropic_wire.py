@@ -14,6 +14,7 @@ from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
+from agentnb.core.prompt import asked_in_words
 from agentnb.core.text import literal, short_reason
 from agentnb.core.types import (
     MALFORMED_INPUT,
@@ -35,6 +36,7 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.forms import TOOL_CHOICE, TOOLS, UNSIGNED, Form
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
     GrowingText,
@@ -46,7 +48,6 @@ from agentnb.providers.json_values import (
 )
 from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
-from agentnb.providers.message_forms import USUAL, MessageForm
 from agentnb.providers.reply import BrokeOff
 
 _API = "messages"
@@ -64,9 +65,52 @@ _WHOLE = ("end_turn", "stop_sequence", "tool_use", "pause_turn")
 # -- requests ---------------------------------------------------------------------------------
 
 
-def body_of(request: CompletionRequest, form: MessageForm = USUAL) -> dict[str, Any]:
+USUAL = Form()
+
+
+def parts_sent(request: CompletionRequest, form: Form) -> list[str]:
+    """The parts of `body_of` that we chose and that a form may leave out; see `forms`."""
+    is_typed = request.output_schema is not None and bool(request.tools)
+    own = {
+        TOOL_CHOICE: is_typed and form.has(TOOLS) and not _thinks(request),
+        TOOLS: is_typed,
+        UNSIGNED: _sends_unsigned(request.messages),
+    }
+    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request.messages)]
+    return [part for part in sent if form.has(part)]
+
+
+def _kept_names(messages: Iterable[Message]) -> Iterator[str]:
+    """The fields and types of blocks in these messages that go back as they came."""
+    for message in messages:
+        for block in message.content:
+            match block:
+                case OpaqueBlock(api, {"type": str(kind)}) if api == _API:
+                    yield kind
+                case (
+                    TextBlock(extra=extra) | ThinkingBlock(extra=extra) | ToolUseBlock(extra=extra)
+                ):
+                    yield from _own(extra)
+
+
+def _sends_unsigned(messages: Iterable[Message]) -> bool:
+    """Whether thinking without a signature goes back: not to a server that signs its own."""
+    blocks = [
+        block
+        for message in messages
+        for block in message.content
+        if isinstance(block, ThinkingBlock) and not block.sent_as
+    ]
+    return bool(blocks) and not any(block.signature or block.redacted_data for block in blocks)
+
+
+def body_of(request: CompletionRequest, form: Form = USUAL) -> dict[str, Any]:
     """Return the JSON body of a request, cache breakpoints included."""
-    messages = [_message_param(message) for message in request.messages]
+    if request.output_schema is not None and not form.has(TOOLS):
+        request = asked_in_words(request)
+    if not _sends_unsigned(request.messages):
+        form = form.leaving_out(UNSIGNED)
+    messages = [_message_param(message, form) for message in request.messages]
     if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
         _strip_end(messages[-1]["content"])
     # From the second turn on: a cache written before that may never be read.
@@ -86,7 +130,7 @@ def body_of(request: CompletionRequest, form: MessageForm = USUAL) -> dict[str, 
             for tool in request.tools
         ]
     is_typed = request.output_schema is not None and bool(request.tools)
-    if is_typed and form.forces and not _thinks(request):
+    if is_typed and form.has(TOOL_CHOICE) and not _thinks(request):
         body["tool_choice"] = {"type": "tool", "name": request.tools[0].name}
     cleaned: dict[str, Any] = without_surrogates(body)
     return cleaned
@@ -111,31 +155,33 @@ def _system_param(system: str, cache_prefix: int) -> str | list[dict[str, Any]]:
     return [*blocks, {"type": "text", "text": own}] if own.strip() else blocks
 
 
-def _message_param(message: Message) -> dict[str, Any]:
-    content = [param for block in message.content if (param := _block_param(block)) is not None]
+def _message_param(message: Message, form: Form) -> dict[str, Any]:
+    params = [_block_param(block, form) for block in message.content]
+    content = [param for param in params if param is not None]
     if all("thinking" in param["type"] for param in content):
         content.append({"type": "text", "text": _NOTHING_SAID})
     return {"role": str(message.role), "content": content}
 
 
-def _block_param(block: Block) -> dict[str, Any] | None:
+def _block_param(block: Block, form: Form) -> dict[str, Any] | None:
     """The block as JSON; `None` for one that the API would refuse."""
     match block:
         case TextBlock(text, extra):
-            return {**_own(extra), "type": "text", "text": text} if text.strip() else None
+            return {**_own(extra, form), "type": "text", "text": text} if text.strip() else None
         case ThinkingBlock(sent_as=str(field)) if field:
             return None  # of a chat completion
         case ThinkingBlock(redacted_data=str(data), extra=extra):
-            return {**_own(extra), "type": "redacted_thinking", "data": data}
+            return {**_own(extra, form), "type": "redacted_thinking", "data": data}
         case ThinkingBlock(text, signature, extra=extra):
-            # Without a signature it comes from a server that has none, and wants it back.
-            param = {**_own(extra), "type": "thinking", "thinking": text}
+            if not signature and not (text and form.has(UNSIGNED)):
+                return None
+            param = {**_own(extra, form), "type": "thinking", "thinking": text}
             if signature:
                 param["signature"] = signature
-            return param if signature or text else None
+            return param
         case ToolUseBlock(call_id, name, arguments, extra):
             call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-            return {**_own(extra), **call}
+            return {**_own(extra, form), **call}
         case ToolResultBlock(call_id, text, is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             if text.strip():
@@ -148,12 +194,13 @@ def _block_param(block: Block) -> dict[str, Any] | None:
             source = {"type": "base64", "media_type": media_type, "data": data}
             return {"type": kind, "source": source}
         case OpaqueBlock(api, data):
-            return dict(data) if api == _API else None
+            return dict(data) if api == _API and form.has(data["type"]) else None
 
 
-def _own(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The further fields of a block that came from this API."""
-    return dict(extra.get(_API, {})) if extra else {}
+def _own(extra: Mapping[str, Any] | None, form: Form = USUAL) -> dict[str, Any]:
+    """The further fields of a block that came from this API and that it takes back."""
+    fields: Mapping[str, Any] = extra.get(_API, {}) if extra else {}
+    return {name: value for name, value in fields.items() if form.has(name)}
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:

@@ -195,6 +195,8 @@ class ErrorMapping:
                     f"Set {own.key} to a key that is valid there, and check {own.base_url} if it "
                     "is set; the next run uses them"
                 )
+            case 400 if kind in _OF_REPLY:
+                return ServerFailed, "Try again"
             case 404:
                 return ModelNotFound, own.unknown_model
             case 429 if kind in _NO_CREDIT:
@@ -274,6 +276,8 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota",)
 """Kinds of a 429 for which waiting does not help."""
+_OF_REPLY = ("tool_use_failed",)
+"""Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""
 _LONGEST_WAIT = 100
 """Most characters that are read of a `retry-after` header."""
 

@@ -1,8 +1,7 @@
 """Provider for chat completions of OpenAI or any compatible server, through OpenAI's own SDK.
 
-`openai_wire` writes requests and reads replies; `sdk` holds what both SDKs share. Servers differ in
-the fields they accept: if one refuses an optional field, the request is sent again without it, and
-that is remembered for the model.
+`openai_wire` writes requests and reads replies; `sdk` holds what both SDKs share, `forms` what
+servers refuse.
 
 The SDK is an extra. It is imported on a background thread: by the first call, or earlier where
 there is a key or a base URL.
@@ -11,7 +10,7 @@ there is a key or a base URL.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -23,16 +22,16 @@ from agentnb.core.text import literal
 from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_mapping import as_words
-from agentnb.providers.json_values import without_surrogates
+from agentnb.providers.forms import MAX_TOKENS
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_hints import Names, hints_on, missing_key
 from agentnb.providers.openai_wire import (
-    Dialect,
+    USUAL,
     ReplyReader,
     ServerHabits,
     body_of,
     event_in,
-    has_kept_fields,
+    parts_sent,
 )
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 
 _NO_KEY = "no-key"
 """The key sent to a local server if none is set: it accepts any."""
-_Dialects = dict[tuple[str, str], Dialect]
-"""By base URL and model: another model of the same server may need what this one refuses."""
 
 
 def _load_sdk() -> None:
@@ -97,7 +94,6 @@ class OpenAIProvider:
         note_variable(api_key_env)
         self._timeout_s = timeout_s
         self._clients = ClientPool(self._new_client)
-        self._dialects: _Dialects = {}
 
     def __repr__(self) -> str:
         shown = self._base_url and without_user(self._base_url)
@@ -138,12 +134,15 @@ class OpenAIProvider:
                 "the `api_key` that you gave" if self._api_key else f"`{self._key_variable}`",
             ),
             timeout_s=self._timeout_s,
-            dialects=self._dialects,
         )
 
 
 class _Client(SdkClient):
     """The SDK's client for one loop, one server and one key."""
+
+    path = "/chat/completions"
+    body_of = staticmethod(body_of)
+    parts_sent = staticmethod(parts_sent)
 
     def __init__(
         self,
@@ -152,7 +151,6 @@ class _Client(SdkClient):
         *,
         names: Names,
         timeout_s: float,
-        dialects: _Dialects,
     ) -> None:
         import openai
 
@@ -166,9 +164,8 @@ class _Client(SdkClient):
             timeout_s=timeout_s,
             hints=hints_on(names, is_public=is_openai),
         )
-        self._dialects, self._base_url = dialects, base_url
         self._habits = ServerHabits(separates_thinking=is_openai)
-        self._first_dialect = Dialect("max_completion_tokens" if is_openai else "max_tokens")
+        self.usual_form = USUAL.leaving_out(MAX_TOKENS) if is_openai else USUAL
         # The key may also be in the headers that the user sets for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
         self._needs_key = is_openai and not key and not has_header
@@ -179,52 +176,21 @@ class _Client(SdkClient):
             raise missing_key()
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request and return its reply once it has begun."""
+        """See `SdkClient`."""
         self.check_key()
-        with self.llm_errors():
-            response = await self._response_to(request)
+        return await super().ask(request)
+
+    def reply_to(
+        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
+    ) -> ReplyStream:
+        """See `SdkClient`."""
         reader = ReplyReader(request, self._habits)
-        return ReplyStream(response, reader, event_in, self.errors)
-
-    async def _response_to(self, request: CompletionRequest) -> httpx2.Response:
-        """Send the request in the model's known dialect, and in another if the server refuses."""
-        import openai
-
-        asked = self._base_url, request.model
-        dialect, tried = self._dialects.get(asked, self._first_dialect), set[Dialect]()
-        extra = without_surrogates(request.extra)
-        while True:
-            tried.add(dialect)
-            try:
-                response = await self.post(
-                    "/chat/completions", {**body_of(request, dialect), **extra}
-                )
-            except openai.APIStatusError as error:
-                dialect = dialect.after(
-                    _complaint(error),
-                    for_answer=request.output_schema is not None,
-                    has_kept=has_kept_fields(request.messages),
-                )
-                if dialect in tried:
-                    raise
-            else:
-                self._dialects[asked] = dialect
-                return response
+        return ReplyStream(response, reader, event_in, self.errors, on_end)
 
     def kind_and_message(self, error: openai.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""
         message = error.body.get("message") if isinstance(error.body, dict) else None
         return _kind(error), message
-
-
-_STATUSES = (400, 404, 422, 500, 501)
-"""Statuses by which servers refuse the form of a request: routers answer 404 where no model of
-theirs takes it."""
-
-
-def _complaint(error: openai.APIStatusError) -> str:
-    """The server's complaint about a request's form; empty for other errors."""
-    return as_words(error.body) if error.status_code in _STATUSES else ""
 
 
 def _kind(error: openai.APIStatusError) -> str | None:

@@ -9,9 +9,8 @@ malformed arguments is, so that the model can retry.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -36,6 +35,15 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.providers.forms import (
+    MAX_COMPLETION_TOKENS,
+    MAX_TOKENS,
+    STREAM_OPTIONS,
+    SYSTEM,
+    TOOL_CHOICE,
+    TOOLS,
+    Form,
+)
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
     GrowingText,
@@ -51,98 +59,63 @@ from agentnb.providers.thinking_in_text import IN_TEXT, Piece, ThinkingInText, h
 
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
+USUAL = Form(frozenset({MAX_COMPLETION_TOKENS}))
+"""What most servers know. OpenAI's own has the other name of the limit."""
 _ANY_PDF = "document.pdf"
 """File name of every PDF, since the API requires one."""
 
 
 # -- requests -----------------------------------------------------------------------------------
 
-_UNKNOWN_FIELD = re.compile(
-    r"(?i)un(supported|recogni[sz]ed|known|expected)|extra|not (supported|permitted|allowed)"
-)
-_THINKING_FIELD = re.compile(r"\breasoning(_content|_details)?\b")
-_NO_TOOLS = re.compile(r"(?i)\btools?\b|function.?call")
-_NO_SYSTEM = re.compile(r"(?i)system (role|message|prompt)s? (is |are )?not supported")
+
+def parts_sent(request: CompletionRequest, form: Form) -> list[str]:
+    """The parts of `body_of` that we chose and that a form may leave out; see `forms`."""
+    is_typed = request.output_schema is not None and bool(request.tools)
+    own = {
+        TOOL_CHOICE: is_typed and form.has(TOOLS),
+        TOOLS: is_typed,
+        SYSTEM: bool(request.system.strip()),
+        STREAM_OPTIONS: True,
+        MAX_TOKENS: True,
+        MAX_COMPLETION_TOKENS: True,
+    }
+    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request.messages)]
+    return [part for part in sent if form.has(part)]
 
 
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How to write a request for one server, where servers differ."""
-
-    limit: str = "max_tokens"
-    """The name of the token limit: OpenAI's new one, or the old one for most other servers."""
-    asks_usage: bool = True
-    """Whether to send `stream_options`, without which OpenAI sends no usage in a stream."""
-    has_system: bool = True
-    """Whether to send a system message: the templates of some models have none."""
-    forces: bool = True
-    """Whether to send `tool_choice` for a typed answer: some servers do not know it."""
-    has_tools: bool = True
-    """Whether to ask for a typed answer with a tool: some models cannot call tools."""
-    sends_thinking: bool = True
-    """Whether to send thinking, and fields that we do not know, back as they came: some servers
-    need them, some refuse them."""
-
-    def after(self, complaint: str, *, for_answer: bool = False, has_kept: bool = False) -> Dialect:
-        """The dialect to try after a complaint; the same if the complaint is about other things.
-
-        Args:
-            complaint: The server's words.
-            for_answer: Whether the request asks for a typed answer.
-            has_kept: Whether its messages hold fields that a server sent: see `has_kept_fields`.
-        """
-        if for_answer and self.forces and "tool_choice" in complaint:
-            return replace(self, forces=False)
-        if for_answer and self.has_tools and _NO_TOOLS.search(complaint):
-            return replace(self, has_tools=False)
-        is_unknown = has_kept and _UNKNOWN_FIELD.search(complaint)
-        if self.sends_thinking and (is_unknown or _THINKING_FIELD.search(complaint)):
-            return replace(self, sends_thinking=False)
-        if self.asks_usage and ("stream_options" in complaint or "include_usage" in complaint):
-            return replace(self, asks_usage=False)
-        if self.has_system and _NO_SYSTEM.search(complaint):
-            return replace(self, has_system=False)
-        other = "max_tokens" if self.limit != "max_tokens" else "max_completion_tokens"
-        # A limit that is only too large is not sent again under another name.
-        if "max_completion_tokens" in complaint and _UNKNOWN_FIELD.search(complaint):
-            return replace(self, limit=other)
-        return self
+def _kept_names(messages: Iterable[Message]) -> Iterator[str]:
+    """The fields in these messages that their server sent, and that go back to it."""
+    for message in messages:
+        for block in message.content:
+            match block:
+                case OpaqueBlock(api, fields) if api == API:
+                    yield from fields
+                case ThinkingBlock(sent_as=str(name)) if name not in ("", IN_TEXT):
+                    yield name
+                case ToolUseBlock(extra=Mapping() as extra):
+                    yield from extra.get(API, {})
 
 
-def has_kept_fields(messages: Iterable[Message]) -> bool:
-    """Whether fields would be sent back that a server may refuse, although it sent them."""
-    blocks = [block for message in messages for block in message.content]
-    return any(
-        (isinstance(block, OpaqueBlock) and block.api == API)
-        or (isinstance(block, ThinkingBlock) and block.sent_as not in ("", IN_TEXT))
-        for block in blocks
-    )
-
-
-def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
+def body_of(request: CompletionRequest, form: Form = USUAL) -> dict[str, Any]:
     """Return the JSON body of a request."""
-    if request.output_schema is not None and not dialect.has_tools:
+    if request.output_schema is not None and not form.has(TOOLS):
         request = asked_in_words(request)
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
-        messages += (
-            [_assistant_param(message, sends_thinking=dialect.sends_thinking)]
-            if is_said
-            else _user_params(message)
-        )
+        messages += [_assistant_param(message, form)] if is_said else _user_params(message)
     if request.system.strip():
-        if dialect.has_system or not messages or messages[0]["role"] != "user":
+        if form.has(SYSTEM) or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
         else:
             messages[0]["content"] = _after(request.system, messages[0]["content"])
     body: dict[str, Any] = {
         "model": request.model,
-        dialect.limit: request.max_tokens,
+        MAX_TOKENS if form.has(MAX_TOKENS) else MAX_COMPLETION_TOKENS: request.max_tokens,
         "messages": messages,
         "stream": True,
     }
-    if dialect.asks_usage:
+    if form.has(STREAM_OPTIONS):
         body["stream_options"] = {"include_usage": True}
     if request.tools:
         body["tools"] = [
@@ -156,7 +129,7 @@ def body_of(request: CompletionRequest, dialect: Dialect) -> dict[str, Any]:
             }
             for tool in request.tools
         ]
-    if request.output_schema is not None and request.tools and dialect.forces:
+    if request.output_schema is not None and request.tools and form.has(TOOL_CHOICE):
         name = request.tools[0].name
         body["tool_choice"] = {"type": "function", "function": {"name": name}}
     cleaned: dict[str, Any] = without_surrogates(body)
@@ -170,11 +143,11 @@ def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[
     return [{"type": "text", "text": system}, *content]
 
 
-def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any]:
+def _assistant_param(message: Message, form: Form) -> dict[str, Any]:
     """A message of the model, with the fields of its server as they came."""
     calls = [
         {
-            **(block.extra or {}).get(API, {}),
+            **_taken((block.extra or {}).get(API, {}), form),
             "id": block.id,
             "type": "function",
             "function": {
@@ -189,14 +162,18 @@ def _assistant_param(message: Message, *, sends_thinking: bool) -> dict[str, Any
     param: dict[str, Any] = {"role": "assistant", "content": text}
     for block in message.content:
         match block:
-            case ThinkingBlock(text=thought, sent_as=name) if sends_thinking:
-                if name not in ("", IN_TEXT):
-                    param[name] = thought
-            case OpaqueBlock(api, fields) if sends_thinking and api == API:
-                param = {**fields, **param}
+            case ThinkingBlock(text=thought, sent_as=name) if name not in ("", IN_TEXT):
+                param |= _taken({name: thought}, form)
+            case OpaqueBlock(api, fields) if api == API:
+                param = {**_taken(fields, form), **param}
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
+
+
+def _taken(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
+    """The fields that the server takes back."""
+    return {name: value for name, value in fields.items() if form.has(name)}
 
 
 def _user_params(message: Message) -> list[dict[str, Any]]:

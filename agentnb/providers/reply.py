@@ -70,6 +70,7 @@ class ReplyStream:
 
     Args:
         event_in: Parses an event's data; raises `BadReply` and `BrokeOff`.
+        on_end: Called when the reply has ended whole.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class ReplyStream:
         reader: Reader,
         event_in: Callable[[str], Mapping[str, Any]],
         errors: ErrorMapping,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_end = on_end
         self._body = bytes_of(response)
         self._response, self._errors = response, errors
         self._lines = EventLines(response.headers.get("content-encoding", ""))
@@ -158,6 +161,7 @@ class ReplyStream:
         stopped = self._reader.stopped()
         if stopped is None:
             raise self.broken(None)
+        self._on_end()
         if not self._body.has_ended:
             # Reading the few bytes after the end mark keeps the connection usable. If they are
             # late or bad, only the connection is lost.

@@ -15,6 +15,8 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings
 from agentnb.providers.door import Door
 from agentnb.providers.error_mapping import ErrorMapping, Hints, unsendable_key
+from agentnb.providers.forms import Asking, Complaint, Form
+from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import ReplyStream, replying
 
@@ -80,6 +82,15 @@ class SdkClient:
         hints: What a user can do about its errors.
     """
 
+    path: str
+    """Of its calls, below the base URL."""
+    usual_form: Form
+    """The form of a server that has taught nothing."""
+    body_of: Callable[[CompletionRequest, Form], dict[str, Any]]
+    """Writes the JSON body of a request."""
+    parts_sent: Callable[[CompletionRequest, Form], list[str]]
+    """Names the parts of the body that we chose and that a form may leave out."""
+
     def __init__(
         self,
         sdk: Any,
@@ -126,8 +137,44 @@ class SdkClient:
         return cast("httpx2.Response", response)
 
     async def ask(self, request: CompletionRequest) -> ReplyStream:
-        """Send the request and return its reply once it has begun."""
+        """Send the request and return its reply once it has begun.
+
+        What the server refuses of our own is sent in another form: see `forms`.
+        """
+        address, given = str(self.sdk.base_url), without_surrogates(request.extra)
+        asking = Asking((self.path, address, request.model), self.usual_form, given)
+        may_forget = True
+        with self.llm_errors():
+            while True:
+                sent = self.without_refused(request)
+                body = {**self.body_of(sent, asking.form), **given}
+                try:
+                    response = await self.post(self.path, body)
+                except self._module.APIStatusError as error:
+                    complaint = Complaint(error.status_code, error.body)
+                    parts = self.parts_sent(sent, asking.form)
+                    if asking.try_another(complaint, parts):
+                        continue
+                    if not may_forget or not self.refuses_thinking(complaint, sent):
+                        raise
+                    may_forget = False
+                else:
+                    break
+        return self.reply_to(request, response, asking.succeeded)
+
+    def reply_to(
+        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
+    ) -> ReplyStream:
+        """The reply; `on_end` is called when it has ended whole."""
         raise NotImplementedError
+
+    def without_refused(self, request: CompletionRequest) -> CompletionRequest:
+        """The request without what this conversation was refused."""
+        return request
+
+    def refuses_thinking(self, complaint: Complaint, request: CompletionRequest) -> bool:
+        """Whether `without_refused` leaves out more from now on."""
+        return False
 
     def kind_and_message(self, error: Any) -> tuple[object, object]:
         """The kind and message that the SDK found in an error response."""

@@ -1447,7 +1447,7 @@ async def test_complaint_about_thinking_that_was_not_sent_is_not_tried_again(
 async def test_api_that_complains_of_thinking_for_ever_is_asked_twice(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentnb.providers.message_forms._MOST_FORGOTTEN", 0)
+    monkeypatch.setattr("agentnb.providers.forms._MOST_MARKS", 0)
     refusal = Reply(status=400, message="Invalid signature in thinking block")
     said = Message(Role.ASSISTANT, (ThinkingBlock("Hm.", "for ever"), TextBlock("Hello.")))
     request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))

@@ -413,7 +413,7 @@ async def test_server_that_knows_no_stream_options_is_asked_without_them_from_th
 async def test_what_one_server_does_not_take_is_still_sent_to_another(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with serving(monkeypatch, refusing("stream_options", "no stream_options")):
+    with serving(monkeypatch, refusing("stream_options", "unknown field: stream_options")):
         await events_of(provider)
     with serving(monkeypatch) as other:
         await events_of(provider)
@@ -457,11 +457,18 @@ async def test_model_that_wants_the_limit_under_its_new_name_gets_it(
 
 
 @pytest.mark.parametrize(
-    ("status", "words"),
-    [(400, "System role not supported"), (500, "Jinja Exception: System role is not supported")],
+    ("status", "words", "is_learnt"),
+    [
+        (400, "System role not supported", True),
+        (500, "Jinja Exception: System role is not supported", False),
+    ],
 )
 async def test_model_without_a_place_for_a_system_prompt_is_told_it_before_what_it_is_asked(
-    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch, status: int, words: str
+    provider: OpenAIProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    words: str,
+    is_learnt: bool,
 ) -> None:
     def script(body: dict[str, Any]) -> Reply:
         is_taken = body["messages"][0]["role"] == "user"
@@ -473,7 +480,9 @@ async def test_model_without_a_place_for_a_system_prompt_is_told_it_before_what_
         await events_of(provider, request)
 
     told = [{"role": "user", "content": "Be kind.\n\nSay hello"}]
-    assert [r.body["messages"] for r in server.requests[1:]] == [told, told]
+    bodies = [request.body["messages"] for request in server.requests]
+    assert bodies[1 :: 1 if is_learnt else 2] == [told, told]
+    assert len(bodies) == (3 if is_learnt else 4)
 
 
 async def test_server_that_takes_neither_name_is_asked_once_by_each_and_its_words_are_reported(

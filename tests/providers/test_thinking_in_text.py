@@ -20,7 +20,6 @@ from agentnb.core.types import (
 )
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_wire import (
-    Dialect,
     ReplyReader,
     ServerHabits,
     body_of,
@@ -171,5 +170,5 @@ def test_thinking_in_the_text_is_shown_as_thinking_and_never_sent_back() -> None
     stopped = reader.stopped()
     assert stopped is not None
     messages: tuple[Message, ...] = (*HELLO.messages, stopped.message, user_message("And?"))
-    body = body_of(CompletionRequest("m", "", messages), Dialect())
+    body = body_of(CompletionRequest("m", "", messages))
     assert body["messages"][1] == {"role": "assistant", "content": "Paris"}

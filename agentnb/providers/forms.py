@@ -1,0 +1,492 @@
+"""How requests are written for one model at one address, as its refusals teach.
+
+Servers differ in what they accept, and no table knows them all. So the usual form is sent first,
+and a refusal of something that we chose is answered by one other form. `_COMPLAINTS` says which
+words count: for a part that was sent, they must name it and say that it is not taken. What a person
+gave is never left out.
+
+- A request's own status (`_TEACHES`) teaches, once the same call succeeds in the other form: for
+  this address and model, for all clients of the process. It is forgotten when the server asks for
+  what was left out.
+- A server's error (5xx) teaches nothing. If it names a part, that call alone has one other try.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from agentnb.core.types import CompletionRequest, Message, ThinkingBlock
+
+# The parts that a form may leave out. Any other name is that of a field that a server sent, and
+# that goes back to it.
+TOOL_CHOICE = "tool_choice"
+"""That a typed answer's tool is forced; without it the tool is offered."""
+TOOLS = "tools"
+"""That a typed answer is asked for by a tool; without it, in words."""
+STREAM_OPTIONS = "stream_options"
+"""The request for usage in a chat completion's stream."""
+SYSTEM = "system"
+"""A system prompt of its own; without it, it precedes the first message."""
+UNSIGNED = "unsigned thinking"
+"""Thinking without a signature: a server that gives none may want it, one that signs refuses it."""
+MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
+"""The two names of a chat completion's limit: one of them is left out."""
+_OTHER_LIMIT = {MAX_TOKENS: MAX_COMPLETION_TOKENS, MAX_COMPLETION_TOKENS: MAX_TOKENS}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to write a request: with all that the API knows, but for `without`."""
+
+    without: frozenset[str] = frozenset()
+    """Names of parts."""
+
+    def has(self, part: str) -> bool:
+        """Whether the part is written."""
+        return part not in self.without
+
+    def leaving_out(self, part: str) -> Form:
+        """The form without a part; without one name of the limit it has the other."""
+        return Form(self.without - {_OTHER_LIMIT.get(part, "")} | {part})
+
+    def putting_back(self, part: str) -> Form:
+        """The form with a part."""
+        if part in _OTHER_LIMIT:
+            return self.leaving_out(_OTHER_LIMIT[part])
+        return Form(self.without - {part})
+
+
+# -- what a refusal says -----------------------------------------------------------------------
+
+_TEACHES = frozenset((400, 404, 422, 501))
+"""Statuses by which servers refuse a request's form: routers answer 404 where no model of theirs
+takes it."""
+_LONGEST_TEXT = 4_000
+"""Characters of each text of a refusal that are read."""
+_MOST_SENTENCES = 50
+_SENTENCE_END = re.compile(r"(?<=[.;!?])\s+|\n+")
+_WORDS = ("message", "msg", "detail", "error", "errors", "metadata", "raw", "reason", "title")
+"""Where error bodies have their words, also those of gateways around the words of another server.
+Not read: what they repeat of the request or of a reply."""
+_REPEATED = re.compile(r"""['"](?:input|failed_generation)['"]\s*:.*?(?=\{['"]type['"]|$)""", re.S)
+"""The same within a text, as vLLM writes lists of mistakes."""
+_OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
+"""Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What a server says of a request that it refuses.
+
+    Args:
+        status: The response's status.
+        body: The error's body: JSON values, or text.
+    """
+
+    status: int
+    body: object = ""
+
+    @property
+    def teaches(self) -> bool:
+        """Whether it is about the request's form, not a fault of the server."""
+        return self.status in _TEACHES
+
+    @property
+    def is_of_reply(self) -> bool:
+        """Whether it is about what the model wrote: the next try may succeed."""
+        return any(map(_OF_REPLY.search, _texts(self.body)))
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """Its sentences, each with the field and the code that its server names."""
+        return tuple(islice(_sentences(self.body), _MOST_SENTENCES))
+
+    @property
+    def fields(self) -> frozenset[str]:
+        """The request's own fields that are named as such."""
+        return frozenset(_fields(self.body))
+
+
+def _texts(said: object, depth: int = 0) -> Iterator[str]:
+    """All keys and short texts, for marks that may stand anywhere."""
+    if isinstance(said, str):
+        yield said[:_LONGEST_TEXT]
+    elif isinstance(said, Mapping) and depth < 5:
+        for name, value in said.items():
+            yield str(name)
+            yield from _texts(value, depth + 1)
+    elif isinstance(said, list) and depth < 5:
+        for value in said[:_MOST_SENTENCES]:
+            yield from _texts(value, depth + 1)
+
+
+def _sentences(said: object, place: str = "", code: str = "", depth: int = 0) -> Iterator[str]:
+    if isinstance(said, str):
+        text = _REPEATED.sub("", said[:_LONGEST_TEXT])
+        for sentence in _SENTENCE_END.split(text):
+            if sentence.strip():
+                yield f"{place}{sentence}{code}"
+    elif isinstance(said, list) and depth < 5:
+        for value in said:
+            yield from _sentences(value, place, code, depth + 1)
+    elif isinstance(said, Mapping) and depth < 5:
+        if where := _place(said):
+            place = f"{where}: "
+        if isinstance(said.get("code"), str):
+            code = f" ({said['code'].replace('_', ' ')})"
+        for name in _WORDS:
+            yield from _sentences(said.get(name), place, code, depth + 1)
+
+
+def _fields(said: object, depth: int = 0) -> Iterator[str]:
+    if isinstance(said, list) and depth < 5:
+        for value in said:
+            yield from _fields(value, depth + 1)
+    elif isinstance(said, Mapping) and depth < 5:
+        if where := _place(said):
+            yield re.split(r"[.\[]", where, maxsplit=1)[0]
+        for name in _WORDS:
+            yield from _fields(said.get(name), depth + 1)
+
+
+def _place(said: Mapping[str, Any]) -> str:
+    """The field that an error names: `param` of OpenAI's form, `loc` of FastAPI's."""
+    if isinstance(where := said.get("param"), str):
+        return where
+    if isinstance(where := said.get("loc"), list):
+        return ".".join(str(each) for each in where if each != "body")
+    return ""
+
+
+# -- the table of complaints -------------------------------------------------------------------
+
+_UNSUPPORTED = (
+    r"unsupported|incompatible|unavailable|disallow|forbidden|not one of"
+    r"|(?:\b(?:not|no|cannot|never|without)\b|n't\b).{0,60}?"
+    r"\b(?:support|permit|allow|accept|enabl|implement|recogni|availab|compatib)"
+    r"|\b(?:cannot|can not|can't|may not|must not) (?:be )?"
+    r"(?:call|combine|force|give|given|send|sent|set|specif|use)"
+    r"|\bonly\b.{0,40}\bsupport"
+)
+_UNKNOWN = rf"\bun(?:known|recogni[sz]ed|expected)|\bextra\b|extra_forbidden|{_UNSUPPORTED}"
+"""Of a field that is named as one."""
+_NEEDED = (
+    r"\bmissing\b|\b(?:is|are|be|field|parameter|property|argument) required\b"
+    r"|\brequired (?:field|parameter|property|argument)"
+    r"|\bmust (?:also )?(?:be (?:passed|sent|provided|included|present|returned|supplied|given"
+    r"|preserved|kept|specified|set(?! to))|include|contain|have)\b"
+)
+"""Says that a part was left out, not that it is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One complaint: both patterns are searched in the same sentence, in any case."""
+
+    part: str
+    """What it is about; it must have been sent."""
+    named: str
+    """The part's name, or what it holds, in servers' words."""
+    says: str = _UNKNOWN
+    """That it is not taken."""
+    unless: str = rf"{_NEEDED}|\btoo (?:large|long|many|short)\b"
+    """Words of a complaint about other things."""
+    is_name: bool = True
+    """Whether `named` is a name of the request's, not only common words: a server's own error must
+    quote one."""
+
+
+def _name(part: str) -> str:
+    """Matches a field's name. A plain word must stand as one: quoted, in a path, or called so."""
+    name = re.escape(part)
+    if "_" in part:
+        return rf"(?<!\w){name}(?!\w)"
+    called = (
+        r"\b(?:field|parameter|argument|property|key|keyword|input|attribute)s?"
+        r"(?: supplied)?:?\s+"
+    )
+    return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w.\[-])|^{name}:)"
+
+
+_TABLE = (
+    # Whether a model thinks decides at many servers whether a tool may be forced.
+    _Row(
+        TOOL_CHOICE,
+        r"tool.?choice|\bforc(?:e|ed|es|ing)\b|['\"]any['\"]|\bnamed (?:tool|function)",
+        rf"{_UNKNOWN}|\binvalid\b|\bmust be (?:set to |either )?\W?(?:auto|none)"
+        r"|\bonly\b.*\bauto\b",
+        unless=r"enable-auto-tool-choice",
+    ),
+    _Row(
+        TOOLS,
+        r"\btools\b(?![.\[-])|\btool (?:use|usage|call(?:s|ing)?)\b"
+        r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
+        _UNSUPPORTED,
+        is_name=False,
+    ),
+    _Row(TOOLS, _name(TOOLS)),
+    # vLLM and llama.cpp, if they were started without tools.
+    _Row(TOOLS, r"--enable-auto-tool-choice|--jinja", r"\brequires?\b", unless=r"(?!)"),
+    _Row(STREAM_OPTIONS, rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b", rf"{_UNKNOWN}|\binvalid\b"),
+    # Templates of some models have no place for it.
+    _Row(
+        SYSTEM,
+        r"\bsystem['\"`]? (?:role|message|prompt|instruction)|\brole:? ['\"`]?system\b"
+        r"|\bdeveloper (?:role|message|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
+        r"|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b",
+    ),
+    _Row(UNSIGNED, r"\bsignature\b", rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}", unless=r"(?!)"),
+    *(
+        _Row(
+            limit,
+            _name(limit),
+            unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|maximum",
+        )
+        for limit in _OTHER_LIMIT
+    ),
+)
+
+
+def _rows(part: str) -> Iterator[_Row]:
+    known = [row for row in _TABLE if row.part == part]
+    yield from known or [_Row(part, _name(part))]
+
+
+@lru_cache(maxsize=256)
+def _pattern(words: str) -> re.Pattern[str]:
+    return re.compile(words, re.IGNORECASE)
+
+
+def after(form: Form, complaint: Complaint, sent: Iterable[str]) -> Form:
+    """The form to try after a refusal; the same if it is about other things.
+
+    Args:
+        form: The form of the request that was refused.
+        complaint: What the server said.
+        sent: The parts that were written and that we chose, those to try first before others.
+    """
+    if complaint.is_of_reply:
+        return form
+    for sentence in complaint.sentences:
+        for part in sent:
+            if any(
+                _is_meant(row, sentence) for row in _rows(part) if row.is_name or complaint.teaches
+            ):
+                return form.leaving_out(part)
+        if _pattern(_NEEDED).search(sentence):
+            for part in sorted(form.without):
+                if _pattern(_name(part)).search(sentence):
+                    return form.putting_back(part)
+    return form
+
+
+def _is_meant(row: _Row, sentence: str) -> bool:
+    return (
+        _pattern(row.named).search(sentence) is not None
+        and _pattern(row.says).search(sentence) is not None
+        and _pattern(row.unless).search(sentence) is None
+    )
+
+
+# -- what was learnt -----------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class LearntForms:
+    """The forms that servers taught, by dialect, address and model. For all threads."""
+
+    _forms: dict[tuple[str, str, str], Form] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, key: tuple[str, str, str], usual: Form) -> Form:
+        """The form to begin with."""
+        return self._forms.get(key, usual)
+
+    def learn(self, key: tuple[str, str, str], usual: Form, change: Change) -> None:
+        """Keep what a call changed: other calls may have changed other parts meanwhile."""
+        with self._lock:
+            form = self._forms.get(key, usual)
+            without = form.without - change.put_back | change.left_out
+            self._forms[key] = Form(without)
+
+    def forget(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._forms.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What differs between two forms."""
+
+    left_out: frozenset[str]
+    put_back: frozenset[str]
+
+    @classmethod
+    def between(cls, old: Form, new: Form) -> Change:
+        """What makes the new form of the old one."""
+        return cls(new.without - old.without, old.without - new.without)
+
+
+LEARNT = LearntForms()
+"""Of this process."""
+
+
+class Asking:
+    """The forms of one call, from the first try on.
+
+    Args:
+        key: Dialect, address and model.
+        usual: The form of a server that has taught nothing.
+        given: The fields that a person gave: they are not ours to leave out.
+    """
+
+    def __init__(self, key: tuple[str, str, str], usual: Form, given: Iterable[str]) -> None:
+        self._key, self._usual, self._given = key, usual, frozenset(given)
+        self._known = self.form = LEARNT.of(key, usual)
+        self._tried = {self.form}
+        self._is_lesson = True
+
+    def try_another(self, complaint: Complaint, sent: Iterable[str]) -> bool:
+        """Whether the request is to be sent again, in the form that `form` is now.
+
+        Args:
+            complaint: Why it was refused.
+            sent: As of `after`.
+        """
+        is_tried = complaint.teaches or (complaint.status >= 500 and self._is_lesson)
+        if not is_tried or complaint.fields & self._given:
+            return False
+        ours = [p for p in sent if not self._given & {p, _OTHER_LIMIT.get(p)}]
+        other = after(self.form, complaint, ours)
+        if other in self._tried:
+            return False
+        change = Change.between(self.form, other)
+        if complaint.teaches and change.put_back - set(_OTHER_LIMIT):
+            LEARNT.learn(self._key, self._usual, change)  # it was wrong, whatever comes now
+        self._is_lesson = self._is_lesson and complaint.teaches
+        self.form = other
+        self._tried.add(other)
+        return True
+
+    def succeeded(self) -> None:
+        """Learn from the call: it was answered in the newest form."""
+        if self._is_lesson and self.form != self._known:
+            LEARNT.learn(self._key, self._usual, Change.between(self._known, self.form))
+
+
+# -- thinking that is no longer taken ------------------------------------------------------------
+
+_ABOUT_THINKING = re.compile(r"(?i)\b(?:redacted_)?thinking\b")
+_ABOUT_SIGNATURE = re.compile(r"(?i)\bsignature\b|different conversation|cannot be modified")
+_MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
+_MOST_MARKS = 10_000
+
+
+class RefusedThinking:
+    """Thinking that the API no longer takes. For all threads.
+
+    The API binds a block of thinking to what stands before it, and refuses it where that has
+    changed. Once refused, the thinking of that conversation is left out of every later request to
+    that address: put back, it would be refused again.
+    """
+
+    def __init__(self) -> None:
+        self._marks: dict[bytes, None] = {}
+        """By hash, the oldest first: signatures are long, and there may be thousands."""
+        self._lock = threading.Lock()
+
+    def is_meant(self, complaint: Complaint, address: str, request: CompletionRequest) -> bool:
+        """Whether a refusal is about thinking in the request that is still sent."""
+        if complaint.status != 400 or not any(
+            _speaks_of_thinking(sentence, request.messages) for sentence in complaint.sentences
+        ):
+            return False
+        return any(mark not in self._marks for mark in _marks_in(address, request))
+
+    def add(self, address: str, request: CompletionRequest) -> None:
+        """Leave out the thinking in this conversation from now on."""
+        with self._lock:
+            self._marks |= dict.fromkeys(_marks_in(address, request))
+            while len(self._marks) > _MOST_MARKS:
+                del self._marks[next(iter(self._marks))]
+
+    def left_out(self, address: str, request: CompletionRequest) -> CompletionRequest:
+        """The request without it."""
+        marks = self._marks
+        if not marks or not any(mark in marks for mark in _marks_in(address, request)):
+            return request
+        begin = _beginning(address, request)
+        messages = tuple(
+            replace(
+                message,
+                content=tuple(
+                    [
+                        block
+                        for block in message.content
+                        if not (_is_sent(block) and _mark(begin, block) in marks)
+                    ]
+                ),
+            )
+            for message in request.messages
+        )
+        return replace(request, messages=messages)
+
+    def forget(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._marks.clear()
+
+
+REFUSED_THINKING = RefusedThinking()
+"""Of this process."""
+
+
+def _speaks_of_thinking(sentence: str, messages: tuple[Message, ...]) -> bool:
+    if not _ABOUT_SIGNATURE.search(sentence):
+        return False
+    if _ABOUT_THINKING.search(sentence):
+        return True
+    found = _MESSAGE.search(sentence)
+    at = int(found[1]) if found else len(messages)
+    return at < len(messages) and any(map(_is_sent, messages[at].content))
+
+
+def _is_sent(block: object) -> bool:
+    """Whether it is thinking that goes back to the Messages API."""
+    return isinstance(block, ThinkingBlock) and not block.sent_as
+
+
+def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:
+    begin = _beginning(address, request)
+    return [
+        _mark(begin, block)
+        for message in request.messages
+        for block in message.content
+        if _is_sent(block)
+    ]
+
+
+def _beginning(address: str, request: CompletionRequest) -> bytes:
+    """Stands for the address and the conversation."""
+    first = request.messages[0].text if request.messages else ""
+    return _hash(address, request.system, first)
+
+
+def _mark(begin: bytes, block: Any) -> bytes:
+    return _hash(begin.hex(), block.redacted_data or block.signature or block.text)
+
+
+def _hash(*texts: str) -> bytes:
+    hashed = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        encoded = text.encode("utf-8", "backslashreplace")
+        hashed.update(len(encoded).to_bytes(8, "big") + encoded)
+    return hashed.digest()

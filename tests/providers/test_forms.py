@@ -1,0 +1,536 @@
+"""What a server's refusal teaches of the form of a request, and what it must not teach.
+
+The words are those of real servers. Each row of the tables stands for a kind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentnb.core.errors import InvalidRequest, LlmError
+from agentnb.core.types import (
+    FINAL_ANSWER,
+    CompletionRequest,
+    Message,
+    OpaqueBlock,
+    Role,
+    Stopped,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    user_message,
+)
+from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.forms import (
+    MAX_COMPLETION_TOKENS,
+    MAX_TOKENS,
+    STREAM_OPTIONS,
+    SYSTEM,
+    TOOL_CHOICE,
+    TOOLS,
+    UNSIGNED,
+    Complaint,
+    Form,
+    after,
+)
+from agentnb.providers.openai import OpenAIProvider
+from tests.loopback import LoopbackServer, Reply
+from tests.loopback.messages import signature_of
+
+PARTS = (
+    TOOL_CHOICE,
+    TOOLS,
+    SYSTEM,
+    STREAM_OPTIONS,
+    MAX_TOKENS,
+    "reasoning_content",
+    "mark",
+    UNSIGNED,
+)
+"""All that one request can hold, and two fields of its server."""
+
+
+def openai(message: str, *, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """The body of an error as the SDK gives it."""
+    return {"message": message, "type": "invalid_request_error", "param": param, "code": code}
+
+
+REFUSED = [
+    # A forced tool.
+    (TOOL_CHOICE, 'tool_choice: type "tool" and "any" are not supported for this model'),
+    (TOOL_CHOICE, 'type "tool" and "any" are not supported for this model'),
+    (TOOL_CHOICE, "Thinking may not be enabled when tool_choice forces tool use."),
+    (TOOL_CHOICE, "Thinking mode does not support this tool_choice"),
+    (TOOL_CHOICE, "deepseek-reasoner does not support this tool_choice"),
+    (TOOL_CHOICE, "tool_choice must be either 'auto' or 'none'"),
+    (TOOL_CHOICE, "No endpoints found that support the provided 'tool_choice' value."),
+    (TOOL_CHOICE, "tool_choice 'specified' is incompatible with thinking enabled"),
+    (
+        TOOL_CHOICE,
+        "<400> InternalError.Algo.InvalidParameter: The tool_choice parameter does not support "
+        "being set to required or object in thinking mode",
+    ),
+    (
+        TOOL_CHOICE,
+        "Invalid tool_choice type: 'object'. Supported string values: none, auto, required",
+    ),
+    (TOOL_CHOICE, openai("Unknown parameter.", param="tool_choice", code="unknown_parameter")),
+    (
+        TOOL_CHOICE,
+        {"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]},
+    ),
+    # Tools.
+    (TOOLS, "registry.ollama.ai/library/gemma:2b does not support tools"),
+    (TOOLS, "No endpoints found that support tool use. To learn more, see our page on routing."),
+    (TOOLS, "Function calling is not enabled for models/gemma-3-27b-it"),
+    (TOOLS, "`tools` is not supported by this model"),
+    (TOOLS, "deepseek-reasoner does not support Function Calling"),
+    (TOOLS, "tools param requires --jinja flag"),
+    (
+        TOOLS,
+        '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
+    ),
+    (TOOLS, openai("Unrecognized request argument supplied: tools", code="unknown_parameter")),
+    (
+        TOOLS,
+        openai(
+            "Function tools with reasoning_effort are not supported for gpt-5.6 in "
+            "/v1/chat/completions. Use /v1/responses instead.",
+            param="reasoning_effort",
+        ),
+    ),
+    (
+        TOOLS,
+        {
+            "message": "Provider returned error",
+            "code": 400,
+            "metadata": {"raw": '{"error":"tools not supported"}'},
+        },
+    ),
+    # The system prompt.
+    (SYSTEM, "System role not supported"),
+    (SYSTEM, "Developer instruction is not enabled for models/gemma-3-27b-it"),
+    (SYSTEM, "Unexpected role 'system'"),
+    (SYSTEM, "Only user and assistant roles are supported!"),
+    (SYSTEM, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+    # Usage in a stream.
+    (STREAM_OPTIONS, "unrecognized field: stream_options"),
+    (STREAM_OPTIONS, "body.stream_options: Extra inputs are not permitted"),
+    (STREAM_OPTIONS, "'include_usage' is not allowed"),
+    (
+        STREAM_OPTIONS,
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are "
+        "not permitted', 'input': {'tools': 'not supported'}}]",
+    ),
+    # The limit's name.
+    (
+        MAX_TOKENS,
+        "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+        "'max_completion_tokens' instead.",
+    ),
+    (MAX_TOKENS, openai("Unsupported parameter", param="max_tokens", code="unsupported_parameter")),
+    # Fields that a server sent.
+    ("reasoning_content", "Unknown parameter: 'messages[1].reasoning_content'."),
+    ("reasoning_content", "property 'reasoning_content' is unsupported"),
+    ("mark", "messages.1.mark: Extra inputs not permitted"),
+    ("mark", openai("Unknown parameter.", param="messages[1].mark", code="unknown_parameter")),
+    (UNSIGNED, "messages.1.content.0.thinking.signature: Field required"),
+]
+
+OTHERS = [
+    # What the model wrote, or a server that is ill.
+    "error parsing tool call: raw='{\"value\": ', err=unexpected end of JSON input",
+    "unexpected EOF",
+    "An unexpected error occurred while calling tools",
+    "model runner has unexpectedly stopped, this may be due to resource limitations",
+    "Tool choice is required, but model did not call a tool",
+    openai("Failed to call a function. Tools are not supported here.", code="tool_use_failed"),
+    {"message": "tools not supported", "failed_generation": "<function=x>"},
+    # Another part of the request.
+    "tools.0.custom.input_schema: JSON schema is invalid",
+    "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at its top",
+    openai(
+        "Invalid schema for function 'final_answer': 'allOf' is not permitted.",
+        param="tools[0].function.parameters",
+        code="invalid_function_parameters",
+    ),
+    "No endpoints found that support image input: not supported",
+    "Unsupported value: 'temperature' does not support 0.2 with this model",
+    "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode",
+    "messages: text content blocks must be non-empty",
+    "Function calls and results not balanced: Not the same number of function calls and responses",
+    # A value that is too large, not a name.
+    "'max_tokens' or 'max_completion_tokens' is too large: 8192",
+    "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
+    "max_tokens cannot be set above 4096",
+    "The system prompt is too long, which is not supported",
+    # Something is missing.
+    "thinking is enabled but reasoning_content is missing in assistant tool call message 2",
+    "The `reasoning_content` in the thinking mode must be passed back to the API.",
+    "stream_options: Field required",
+    # The model, the account, the network.
+    "The model `tool-llama` does not exist",
+    "model: kimi-k2-thinking",
+    "Free tool credits used up",
+    "This request was blocked: data residency is enforced for this workspace",
+    "upstream not found: thinking-pool",
+    "",
+    {},
+    None,
+    [[[[[[["tools not supported"]]]]]]],
+]
+
+
+@pytest.mark.parametrize(("part", "said"), REFUSED)
+def test_refusal_of_a_part_that_was_sent_leaves_it_out(part: str, said: object) -> None:
+    assert after(Form(), Complaint(400, said), PARTS) == Form().leaving_out(part)
+
+
+@pytest.mark.parametrize(("part", "said"), REFUSED)
+def test_refusal_of_a_part_that_was_not_sent_changes_nothing(part: str, said: object) -> None:
+    others = [each for each in PARTS if each not in (part, TOOLS)]
+    assert after(Form(), Complaint(400, said), others) == Form()
+
+
+@pytest.mark.parametrize("said", OTHERS)
+def test_complaint_about_other_things_changes_nothing(said: object) -> None:
+    for status in (400, 404, 500):
+        sent = [part for part in PARTS if part != UNSIGNED]
+        assert after(Form(), Complaint(status, said), sent) == Form()
+
+
+def test_error_of_a_server_must_quote_a_name() -> None:
+    for said in ("no available server for tools", "tool calls are not supported right now"):
+        assert after(Form(), Complaint(503, said), PARTS) == Form()
+    assert not after(Form(), Complaint(503, "unknown field `tools`"), PARTS).has(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("reasoning_content", "The `reasoning_content` in the thinking mode must be passed back."),
+        ("reasoning_content", "thinking is enabled but reasoning_content is missing at index 2"),
+        (TOOL_CHOICE, "tool_choice: Field required"),
+        (MAX_TOKENS, "max_tokens: Field required"),
+    ],
+)
+def test_part_that_a_server_misses_is_put_back(part: str, said: str) -> None:
+    given_up = Form(frozenset({STREAM_OPTIONS})).leaving_out(part)
+
+    put_back = after(given_up, Complaint(400, said), [STREAM_OPTIONS])
+    assert put_back.has(part)
+    assert not put_back.has(STREAM_OPTIONS)
+    assert put_back.has(MAX_TOKENS)
+
+
+def test_one_name_of_the_limit_is_always_sent() -> None:
+    new = Form().leaving_out(MAX_TOKENS)
+    assert (new.has(MAX_TOKENS), new.has(MAX_COMPLETION_TOKENS)) == (False, True)
+    assert new.leaving_out(MAX_COMPLETION_TOKENS) == Form(frozenset({MAX_COMPLETION_TOKENS}))
+
+
+# -- over the wire, in both dialects -------------------------------------------------------------
+
+SCHEMA = {"type": "object", "properties": {"value": {"type": "string"}}, "required": ["value"]}
+HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
+TYPED = replace(HELLO, tools=(ToolSpec(FINAL_ANSWER, "", SCHEMA),), output_schema=SCHEMA)
+PROVIDERS = {"chat": OpenAIProvider, "messages": AnthropicProvider}
+Script = Callable[[dict[str, Any]], Reply]
+
+
+@pytest.fixture(params=PROVIDERS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@contextlib.contextmanager
+def serving(monkeypatch: pytest.MonkeyPatch, script: Script) -> Iterator[LoopbackServer]:
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-a-real-key")
+        yield server
+
+
+async def ask(dialect: str, *requests: CompletionRequest) -> Stopped | None:
+    """Make these calls, one after the other, by a provider of their own."""
+    last = None
+    async with contextlib.aclosing(PROVIDERS[dialect]()) as provider:
+        for request in requests:
+            async with contextlib.aclosing(provider.stream(request)) as stream:
+                last = [event async for event in stream][-1]
+    return last if isinstance(last, Stopped) else None
+
+
+def answer(body: dict[str, Any]) -> Reply:
+    return (
+        Reply(tool_uses=[(FINAL_ANSWER, {"value": "x"})]) if body.get("tools") else Reply(text="{}")
+    )
+
+
+def forced(server: LoopbackServer) -> list[bool]:
+    return ["tool_choice" in each.body for each in server.requests]
+
+
+def with_tools(server: LoopbackServer) -> list[bool]:
+    return ["tools" in each.body for each in server.requests]
+
+
+@pytest.mark.parametrize("status", [400, 404, 422, 501])
+async def test_what_a_refusal_taught_holds_for_all_clients_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, status: int
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if "tool_choice" in body:
+            return Reply(status=status, message="tool_choice is not supported by this model")
+        return answer(body)
+
+    with serving(monkeypatch, script) as server:
+        for _ in range(2):
+            await ask(dialect, TYPED)
+        await ask(dialect, replace(TYPED, model="another"))
+
+        assert forced(server) == [True, False, False, True, False]
+
+
+async def test_model_without_tools_is_asked_in_words(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        refusal = Reply(status=400, message="m does not support tools")
+        return refusal if body.get("tools") else Reply(text='{"value": "x"}')
+
+    with serving(monkeypatch, script) as server:
+        end = await ask(dialect, TYPED, TYPED)
+
+        assert end is not None
+        assert end.message.text == '{"value": "x"}'
+        assert with_tools(server) == [True, False, False]
+        assert not forced(server)[-1]
+        assert "JSON" in json.dumps(server.requests[-1].body["messages"])
+
+
+async def test_refusal_teaches_nothing_while_the_other_form_fails_too(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    fails = [True, True, False, False]
+
+    def script(body: dict[str, Any]) -> Reply:
+        if fails.pop(0):
+            return Reply(status=400, message="tool_choice is not supported, nor is this model")
+        return answer(body)
+
+    with serving(monkeypatch, script) as server:
+        with pytest.raises(InvalidRequest):
+            await ask(dialect, TYPED)
+        await ask(dialect, TYPED)
+
+        assert forced(server) == [True, False, True]
+
+
+async def test_refusal_teaches_nothing_if_the_answer_to_the_other_form_breaks_off(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    replies = [Reply(status=400, message="tool_choice is not supported"), Reply(events=[])]
+
+    def script(body: dict[str, Any]) -> Reply:
+        return replies.pop(0) if replies else answer(body)
+
+    with serving(monkeypatch, script) as server:
+        with pytest.raises(LlmError):
+            await ask(dialect, TYPED)
+        await ask(dialect, TYPED)
+
+        assert forced(server) == [True, False, True]
+
+
+async def test_servers_error_that_names_a_part_is_answered_once_and_teaches_nothing(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if "tool_choice" in body:
+            return Reply(status=500, message="KeyError: unknown parameter 'tool_choice'")
+        return answer(body)
+
+    with serving(monkeypatch, script) as server:
+        await ask(dialect, TYPED, TYPED)
+
+        assert forced(server) == [True, False, True, False]
+
+
+async def test_second_error_of_a_server_in_one_call_is_not_answered(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    words = "unknown parameter 'tool_choice', unknown parameter 'tools'"
+    with serving(monkeypatch, lambda _: Reply(status=500, message=words)) as server:
+        with pytest.raises(LlmError):
+            await ask(dialect, TYPED)
+
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [401, 403, 413, 429])
+async def test_refusal_of_the_caller_is_not_answered_by_another_form(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, status: int
+) -> None:
+    refusal = Reply(status=status, message="tool_choice is not supported by this model")
+    with serving(monkeypatch, lambda _: refusal) as server:
+        with pytest.raises(LlmError):
+            await ask(dialect, TYPED)
+
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"tool_choice": "auto"}, "tool_choice is not supported by this model"),
+        ({"tools": []}, "`tools` is not supported by this model"),
+    ],
+)
+async def test_what_a_person_gave_is_never_left_out(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, given: dict[str, Any], words: str
+) -> None:
+    with serving(monkeypatch, lambda _: Reply(status=400, message=words)) as server:
+        with pytest.raises(InvalidRequest):
+            await ask(dialect, replace(TYPED, extra=given))
+
+        assert len(server.requests) == 1
+
+
+async def test_refusal_of_a_persons_field_is_not_answered_though_it_speaks_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    error = openai(
+        "Function tools with reasoning_effort are not supported", param="reasoning_effort"
+    )
+    body = json.dumps({"error": error}).encode()
+    with serving(monkeypatch, lambda _: Reply(status=400, body=body)) as server:
+        with pytest.raises(InvalidRequest):
+            await ask("chat", replace(TYPED, extra={"reasoning_effort": "low"}))
+
+        assert len(server.requests) == 1
+
+
+async def test_field_that_was_given_up_is_sent_again_to_a_server_that_misses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    takes = [False]
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_sent = "reasoning_content" in body["messages"][-2]
+        if is_sent and not takes[0]:
+            return Reply(status=400, message="Unknown parameter: 'messages[1].reasoning_content'")
+        if not is_sent and takes[0]:
+            return Reply(status=400, message="The `reasoning_content` must be passed back.")
+        return Reply(text="Hi")
+
+    said = Message(
+        Role.ASSISTANT, (ThinkingBlock("Hm.", sent_as="reasoning_content"), TextBlock("Hello."))
+    )
+    request = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
+    with serving(monkeypatch, script) as server:
+        await ask("chat", request, request)
+        takes[0] = True
+        await ask("chat", request, request)
+
+        sent = ["reasoning_content" in each.body["messages"][-2] for each in server.requests]
+        assert sent == [True, False, False, False, True, True]
+
+
+async def test_only_the_fields_that_a_server_refuses_are_left_out_also_beside_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        refused = "mark" in json.dumps(body)
+        words = "Unknown parameter: 'messages[2].tool_calls[0].mark'."
+        return Reply(status=400, message=words) if refused else Reply(text="Hi")
+
+    call = ToolUseBlock("t", "look", {}, {"chat": {"mark": 1, "extra_content": {"google": "x"}}})
+    said = Message(Role.ASSISTANT, (OpaqueBlock("chat", {"reasoning_details": []}), call))
+    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+    request = replace(HELLO, messages=(*HELLO.messages, said, results))
+    with serving(monkeypatch, script) as server:
+        await ask("chat", request)
+
+        sent = server.requests[-1].body["messages"][2]
+        assert "reasoning_details" in sent
+        assert sent["tool_calls"][0]["extra_content"] == {"google": "x"}
+        assert len(server.requests) == 2
+
+
+# -- refused thinking ----------------------------------------------------------------------------
+
+
+def thinking(text: str, signature: str) -> tuple[Message, ...]:
+    said = Message(Role.ASSISTANT, (ThinkingBlock(text, signature), TextBlock("Hello.")))
+    return (*HELLO.messages, said, user_message("And?"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "image: the file's signature does not match image/png",
+        "messages.0.content: Invalid signature",
+        "messages.7.content.0: Invalid signature",
+        "`max_tokens` must be greater than `thinking.budget_tokens`",
+    ],
+)
+async def test_refusal_of_something_else_leaves_thinking_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    request = replace(HELLO, messages=thinking("Hm.", signature_of("Hm.")))
+    with serving(monkeypatch, lambda _: Reply(status=400, message=words)) as server:
+        for _ in range(2):
+            with pytest.raises(InvalidRequest):
+                await ask("messages", request)
+
+        assert ["Hm." in json.dumps(each.body) for each in server.requests] == [True, True]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "messages.1.content.0: Invalid `signature` in `thinking` block",
+        "messages.1.content.0: Invalid signature. It is bound to a different conversation",
+        "`thinking` blocks in the latest assistant message cannot be modified.",
+    ],
+)
+async def test_refused_thinking_is_left_out_of_its_own_conversation_only(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        is_refused = body["messages"][0]["content"][0]["text"] == "Say hello"
+        is_sent = "Hm." in json.dumps(body)
+        return Reply(status=400, message=words) if is_refused and is_sent else Reply(text="Yes.")
+
+    request = replace(HELLO, messages=thinking("Hm.", signature_of("Hm.")))
+    first = user_message("Something else")
+    another = replace(request, messages=(first, *request.messages[1:]))
+    with serving(monkeypatch, script) as server:
+        await ask("messages", request, request, another)
+
+        sent = ["Hm." in json.dumps(each.body) for each in server.requests]
+        assert sent == [True, False, False, True]
+
+
+async def test_thinking_without_a_signature_is_not_sent_beside_signed_thinking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cut = Message(Role.ASSISTANT, (ThinkingBlock("half a tho"), TextBlock("Two.")))
+    messages = (*thinking("Hm.", signature_of("Hm.")), cut, user_message("Well?"))
+    with serving(monkeypatch, lambda _: Reply(text="Yes.")) as server:
+        await ask("messages", replace(HELLO, messages=messages))
+
+        (request,) = server.requests
+        assert "Hm." in json.dumps(request.body)
+        assert "half a tho" not in json.dumps(request.body)
