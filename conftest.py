@@ -233,6 +233,8 @@ def _nothing_learnt() -> Iterator[None]:
     if (module := sys.modules.get("agentnb.providers.forms")) is not None:
         module.LEARNT.forget()
         module.REFUSED_THINKING.forget()
+    if (module := sys.modules.get("agentnb.providers.servers")) is not None:
+        module.forget()
 
 
 @pytest.fixture

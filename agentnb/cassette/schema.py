@@ -76,12 +76,7 @@ _BLOCK = _by(
         "text_block": _object({"kind": _TEXT, "text": _TEXT}, {"extra": _OBJECT}),
         "thinking_block": _object(
             {"kind": _TEXT, "text": _TEXT},
-            {
-                "signature": _TEXT,
-                "redacted_data": _or_none(_TEXT),
-                "sent_as": _TEXT,
-                "extra": _OBJECT,
-            },
+            {"signature": _TEXT, "redacted_data": _or_none(_TEXT), "extra": _OBJECT},
         ),
         "tool_use_block": _object(
             {"kind": _TEXT, "id": _TEXT, "name": _TEXT, "input": _OBJECT}, {"extra": _OBJECT}

@@ -334,7 +334,7 @@ def _names_of(cls: type) -> tuple[str, ...]:
 def _later_names_of(cls: type) -> tuple[str, ...]:
     """Fields of blocks that older records do not have: left out where they are empty."""
     is_block = cls in get_args(types.Block)
-    return tuple(name for name in _names_of(cls) if is_block and name in ("extra", "sent_as"))
+    return tuple(name for name in _names_of(cls) if is_block and name == "extra")
 
 
 @cache

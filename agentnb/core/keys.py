@@ -124,7 +124,7 @@ class CallKeys:
                 return f'{{{_extra(block.extra)}"thinking":{_text(block.text)}}}'
             case ToolUseBlock(id=tool_use_id, name=name, input=given):
                 fields = {"call": self._ordinal(tool_use_id), "input": plain(given), "name": name}
-                if block.extra and (meant := _meant(block.extra)):
+                if meant := _meant_of(block.extra):
                     fields["extra"] = meant
                 return _encode(fields)
             case ToolResultBlock(tool_use_id=tool_use_id, text=text, is_error=is_error):
@@ -144,15 +144,19 @@ class CallKeys:
 
 def _extra(extra: Mapping[str, Any] | None) -> str:
     """The beginning of a block's JSON: nothing for a block without further fields."""
-    meant = _meant(extra) if extra else None
-    return f'"extra":{_encode(meant)},' if meant else ""
+    return f'"extra":{_encode(meant)},' if (meant := _meant_of(extra)) else ""
+
+
+def _meant_of(extra: Mapping[str, Any] | None) -> list[Any]:
+    """What a provider keeps with a block, wherever it came from: an address means nothing."""
+    return [meant for fields in extra.values() if (meant := _meant(fields))] if extra else []
 
 
 def _meant(value: Any) -> Any:
-    """What fields of a provider mean: without ids, signatures and encrypted parts."""
+    """What fields of a provider mean: without ids, signatures, encrypted parts and nulls."""
     if isinstance(value, Mapping):
         kept = {str(name): _meant(item) for name, item in value.items() if not _is_form(str(name))}
-        return {name: item for name, item in kept.items() if item not in ({}, [])}
+        return {name: item for name, item in kept.items() if item not in ({}, [], None)}
     return [_meant(item) for item in value] if isinstance(value, list | tuple) else plain(value)
 
 

@@ -86,8 +86,8 @@ class TextBlock:
 
     text: str
     extra: Mapping[str, Any] | None = None
-    """Further fields that came with it, to be sent back unchanged to the same API: by the API's
-    name, as in `OpaqueBlock.api`. `None` for none."""
+    """What its provider keeps with it, to send it back: by the word of `OpaqueBlock.api`. `None`
+    for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,6 @@ class ThinkingBlock:
     signature: str = ""
     redacted_data: str | None = None
     """Set if the API withholds the text; `text` is then empty."""
-    sent_as: str = ""
-    """The field of a chat completion's message that held it: `reasoning_content`, `reasoning`.
-    Empty where thinking has a block of its own, as in the Messages API."""
     extra: Mapping[str, Any] | None = None
     """As of `TextBlock`."""
 
@@ -211,13 +208,13 @@ def _utf8(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class OpaqueBlock:
-    """A part of a model's message that only its API understands. It is sent back unchanged."""
+    """A part of a model's message that only its provider understands. It is sent back unchanged."""
 
     api: str
-    """`messages`: a content block of the Messages API; `chat`: fields of a chat completion's
-    message. Other APIs are not sent it."""
+    """The provider's own word for where it came from, such as its name and address. Only there it
+    is sent back."""
     data: Mapping[str, Any]
-    """The block, or the fields, as JSON values."""
+    """JSON values; their meaning is the provider's."""
 
 
 Block = TextBlock | ThinkingBlock | ToolUseBlock | ToolResultBlock | MediaBlock | OpaqueBlock

@@ -23,6 +23,7 @@ from agentnb.providers.error_mapping import Hints
 from agentnb.providers.forms import REFUSED_THINKING, Complaint
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
+from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
     import anthropic
@@ -115,6 +116,8 @@ class _Client(SdkClient):
             timeout_s=timeout_s,
             hints=HINTS,
         )
+        is_vendors = f".{self.sdk.base_url.host}".endswith(".anthropic.com")
+        self.server = server_of("anthropic", str(self.sdk.base_url), is_vendors=is_vendors)
 
     def check_key(self) -> None:
         """Raise `MissingKey` unless the SDK has found credentials."""
@@ -127,18 +130,19 @@ class _Client(SdkClient):
         self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
     ) -> ReplyStream:
         """See `SdkClient`."""
-        return ReplyStream(response, ReplyReader(request), event_in, self.errors, on_end)
+        return ReplyStream(
+            response, ReplyReader(request, self.server), event_in, self.errors, on_end
+        )
 
     def without_refused(self, request: CompletionRequest) -> CompletionRequest:
         """See `SdkClient`: without its refused thinking."""
-        return REFUSED_THINKING.left_out(str(self.sdk.base_url), request)
+        return REFUSED_THINKING.left_out(self.server.home, request)
 
     def refuses_thinking(self, complaint: Complaint, request: CompletionRequest) -> bool:
         """See `SdkClient`."""
-        address = str(self.sdk.base_url)
-        if not REFUSED_THINKING.is_meant(complaint, address, request):
+        if not REFUSED_THINKING.is_meant(complaint, self.server.home, request):
             return False
-        REFUSED_THINKING.add(address, request)
+        REFUSED_THINKING.add(self.server.home, request)
         return True
 
     def kind_and_message(self, error: anthropic.APIStatusError) -> tuple[object, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -46,12 +46,11 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
-from agentnb.providers.kept_fields import KeptFields
+from agentnb.providers.kept_fields import KeptFields, fields_for, names_for
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 from agentnb.providers.reply import BrokeOff
+from agentnb.providers.servers import Server
 
-_API = "messages"
-"""See `OpaqueBlock.api`."""
 _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
 _NOTHING_SAID = "(no output)"
@@ -68,49 +67,54 @@ _WHOLE = ("end_turn", "stop_sequence", "tool_use", "pause_turn")
 USUAL = Form()
 
 
-def parts_sent(request: CompletionRequest, form: Form) -> list[str]:
+def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[str]:
     """The parts of `body_of` that we chose and that a form may leave out; see `forms`."""
     is_typed = request.output_schema is not None and bool(request.tools)
     own = {
         TOOL_CHOICE: is_typed and form.has(TOOLS) and not _thinks(request),
         TOOLS: is_typed,
-        UNSIGNED: _sends_unsigned(request.messages),
+        UNSIGNED: _sends_unsigned(request.messages, server),
     }
-    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request.messages)]
+    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
     return [part for part in sent if form.has(part)]
 
 
-def _kept_names(messages: Iterable[Message]) -> Iterator[str]:
-    """The fields and types of blocks in these messages that go back as they came."""
-    for message in messages:
+def _kept_names(request: CompletionRequest, server: Server) -> Iterator[str]:
+    """The fields of its blocks, and the types of blocks, that go back to their server."""
+    for message in request.messages:
         for block in message.content:
             match block:
-                case OpaqueBlock(api, {"type": str(kind)}) if api == _API:
+                case OpaqueBlock(api, {"type": str(kind)}) if api == server.home:
                     yield kind
-                case (
-                    TextBlock(extra=extra) | ThinkingBlock(extra=extra) | ToolUseBlock(extra=extra)
-                ):
-                    yield from _own(extra)
+                case TextBlock() | ThinkingBlock() | ToolUseBlock():
+                    names = names_for(block.extra, server.home)
+                    yield from (name for name in names if name not in _AS_BLOCK)
 
 
-def _sends_unsigned(messages: Iterable[Message]) -> bool:
+_AS_BLOCK: Mapping[str, Any] = {"type": None}
+"""`extra` of thinking in a block of its own: it says where it came from."""
+
+
+def _sends_unsigned(messages: Iterable[Message], server: Server) -> bool:
     """Whether thinking without a signature goes back: not to a server that signs its own."""
-    blocks = [
-        block
-        for message in messages
-        for block in message.content
-        if isinstance(block, ThinkingBlock) and not block.sent_as
-    ]
-    return bool(blocks) and not any(block.signature or block.redacted_data for block in blocks)
+    if server.signs:
+        return False
+    blocks = [b for message in messages for b in message.content if isinstance(b, ThinkingBlock)]
+    return not any(block.signature or block.redacted_data for block in blocks) and any(
+        names_for(block.extra, server.home) for block in blocks
+    )
 
 
-def body_of(request: CompletionRequest, form: Form = USUAL) -> dict[str, Any]:
+def body_of(
+    request: CompletionRequest, form: Form = USUAL, server: Server | None = None
+) -> dict[str, Any]:
     """Return the JSON body of a request, cache breakpoints included."""
     if request.output_schema is not None and not form.has(TOOLS):
         request = asked_in_words(request)
-    if not _sends_unsigned(request.messages):
+    server = server or Server()
+    if not _sends_unsigned(request.messages, server):
         form = form.leaving_out(UNSIGNED)
-    messages = [_message_param(message, form) for message in request.messages]
+    messages = [_message_param(message, form, server.home) for message in request.messages]
     if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
         _strip_end(messages[-1]["content"])
     # From the second turn on: a cache written before that may never be read.
@@ -155,33 +159,34 @@ def _system_param(system: str, cache_prefix: int) -> str | list[dict[str, Any]]:
     return [*blocks, {"type": "text", "text": own}] if own.strip() else blocks
 
 
-def _message_param(message: Message, form: Form) -> dict[str, Any]:
-    params = [_block_param(block, form) for block in message.content]
+def _message_param(message: Message, form: Form, home: str) -> dict[str, Any]:
+    params = [_block_param(block, form, home) for block in message.content]
     content = [param for param in params if param is not None]
     if all("thinking" in param["type"] for param in content):
         content.append({"type": "text", "text": _NOTHING_SAID})
     return {"role": str(message.role), "content": content}
 
 
-def _block_param(block: Block, form: Form) -> dict[str, Any] | None:
-    """The block as JSON; `None` for one that the API would refuse."""
+def _block_param(block: Block, form: Form, home: str) -> dict[str, Any] | None:
+    """The block as JSON; `None` for one that this server would refuse."""
     match block:
         case TextBlock(text, extra):
-            return {**_own(extra, form), "type": "text", "text": text} if text.strip() else None
-        case ThinkingBlock(sent_as=str(field)) if field:
-            return None  # of a chat completion
+            fields = fields_for(extra, home, form)
+            return {**fields, "type": "text", "text": text} if text.strip() else None
+        case ThinkingBlock(extra=extra) if extra and home not in extra:
+            return None  # of another server
         case ThinkingBlock(redacted_data=str(data), extra=extra):
-            return {**_own(extra, form), "type": "redacted_thinking", "data": data}
+            return {**fields_for(extra, home, form), "type": "redacted_thinking", "data": data}
         case ThinkingBlock(text, signature, extra=extra):
-            if not signature and not (text and form.has(UNSIGNED)):
+            if not signature and not (text and extra and form.has(UNSIGNED)):
                 return None
-            param = {**_own(extra, form), "type": "thinking", "thinking": text}
+            param = {**fields_for(extra, home, form), "type": "thinking", "thinking": text}
             if signature:
                 param["signature"] = signature
             return param
         case ToolUseBlock(call_id, name, arguments, extra):
             call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
-            return {**_own(extra, form), **call}
+            return {**fields_for(extra, home, form), **call}
         case ToolResultBlock(call_id, text, is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
             if text.strip():
@@ -194,13 +199,7 @@ def _block_param(block: Block, form: Form) -> dict[str, Any] | None:
             source = {"type": "base64", "media_type": media_type, "data": data}
             return {"type": kind, "source": source}
         case OpaqueBlock(api, data):
-            return dict(data) if api == _API and form.has(data["type"]) else None
-
-
-def _own(extra: Mapping[str, Any] | None, form: Form = USUAL) -> dict[str, Any]:
-    """The further fields of a block that came from this API and that it takes back."""
-    fields: Mapping[str, Any] = extra.get(_API, {}) if extra else {}
-    return {name: value for name, value in fields.items() if form.has(name)}
+            return dict(data) if api == home and form.has(str(data.get("type"))) else None
 
 
 def _strip_end(content: list[dict[str, Any]]) -> None:
@@ -239,11 +238,12 @@ class ReplyReader:
 
     Args:
         request: The request: its estimated size is the input count if the API sends none.
+        server: What its replies have shown. This one adds to it.
     """
 
-    def __init__(self, request: CompletionRequest) -> None:
+    def __init__(self, request: CompletionRequest, server: Server | None = None) -> None:
         self.is_complete = self.is_whole = False
-        self._request = request
+        self._request, self._server = request, server or Server()
         self._has_begun = False
         self._counts: dict[str, int] = {}
         """The API's token counts, under the names of `Usage`."""
@@ -320,7 +320,10 @@ class ReplyReader:
         """The end of the turn; `None` before the end mark."""
         if not self.is_complete:
             return None
-        blocks = [block for part in self._parts.values() if (block := part.block()) is not None]
+        parts, home = self._parts.values(), self._server.home
+        blocks = [block for part in parts if (block := part.block(home)) is not None]
+        if any(isinstance(block, ThinkingBlock) and block.signature for block in blocks):
+            self._server.signs = True
         calls = [part for part in self._parts.values() if part.kind == "tool_use"]
         reason = self._reason or "end_turn"
         if reason not in (*_CUT, *_WHOLE):
@@ -449,11 +452,10 @@ class _Part:
                 self.others.keep(delta)
         return ()
 
-    @property
-    def extra(self) -> Mapping[str, Any] | None:
+    def extra(self, home: str) -> Mapping[str, Any] | None:
         """See `TextBlock.extra`."""
         fields = self.others.whole()
-        return {_API: fields} if fields else None
+        return {home: fields} if fields else None
 
     def end(self) -> Iterator[StreamEvent]:
         """The rest of a character whose second half never came."""
@@ -475,28 +477,29 @@ class _Part:
         if (input := self.input) is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
         start = self.start
-        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input, self.extra)
+        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input)
         self.call = call
         yield ToolUse(call.id, call.name, call.input)
 
-    def block(self) -> Block | None:
+    def block(self, home: str) -> Block | None:
         """The block to send back in the next request; `None` for one that cannot be sent."""
         text = str(self.content)
+        as_block = {home: {**self.others.whole(), **_AS_BLOCK}}
         match self.kind:
             case "text":
-                return TextBlock(text, self.extra) if text else None
+                return TextBlock(text, self.extra(home)) if text else None
             case "thinking":
-                return ThinkingBlock(text, self.signature, extra=self.extra)
+                return ThinkingBlock(text, self.signature, extra=as_block)
             case "redacted_thinking":
                 data = as_text(self.start["data"])
-                return ThinkingBlock("", redacted_data=data, extra=self.extra)
+                return ThinkingBlock("", redacted_data=data, extra=as_block)
             case "tool_use":
-                return self.call
-            case str(kind):
+                return self.call and replace(self.call, extra=self.extra(home))
+            case str(kind) if not self.others.dropped:
                 whole = {"type": kind, **self.others.whole()}
                 if self.has_input:
                     whole["input"] = self.input or {}
-                return OpaqueBlock(_API, whole)
+                return OpaqueBlock(home, whole)
         return None
 
 

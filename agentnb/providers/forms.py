@@ -300,16 +300,16 @@ def _is_meant(row: _Row, sentence: str) -> bool:
 
 @dataclass(slots=True)
 class LearntForms:
-    """The forms that servers taught, by dialect, address and model. For all threads."""
+    """The forms that servers taught, by server and model. For all threads."""
 
-    _forms: dict[tuple[str, str, str], Form] = field(default_factory=dict)
+    _forms: dict[tuple[str, str], Form] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def of(self, key: tuple[str, str, str], usual: Form) -> Form:
+    def of(self, key: tuple[str, str], usual: Form) -> Form:
         """The form to begin with."""
         return self._forms.get(key, usual)
 
-    def learn(self, key: tuple[str, str, str], usual: Form, change: Change) -> None:
+    def learn(self, key: tuple[str, str], usual: Form, change: Change) -> None:
         """Keep what a call changed: other calls may have changed other parts meanwhile."""
         with self._lock:
             form = self._forms.get(key, usual)
@@ -343,12 +343,12 @@ class Asking:
     """The forms of one call, from the first try on.
 
     Args:
-        key: Dialect, address and model.
+        key: The server's word (see `Server.home`), and the model.
         usual: The form of a server that has taught nothing.
         given: The fields that a person gave: they are not ours to leave out.
     """
 
-    def __init__(self, key: tuple[str, str, str], usual: Form, given: Iterable[str]) -> None:
+    def __init__(self, key: tuple[str, str], usual: Form, given: Iterable[str]) -> None:
         self._key, self._usual, self._given = key, usual, frozenset(given)
         self._known = self.form = LEARNT.of(key, usual)
         self._tried = {self.form}
@@ -460,8 +460,8 @@ def _speaks_of_thinking(sentence: str, messages: tuple[Message, ...]) -> bool:
 
 
 def _is_sent(block: object) -> bool:
-    """Whether it is thinking that goes back to the Messages API."""
-    return isinstance(block, ThinkingBlock) and not block.sent_as
+    """Whether it is thinking that the Messages API binds to what stands before it."""
+    return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted_data)
 
 
 def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:

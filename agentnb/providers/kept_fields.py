@@ -1,31 +1,32 @@
-"""Puts together the fields of a streamed reply that we do not know, to send them back unchanged.
+"""The fields of a reply that only its server understands: put together, kept, and sent back there.
 
-Servers add fields of their own and want them back, as OpenRouter its `reasoning_details`. In a
-stream they come in pieces: texts are joined, objects merged, lists appended to. An entry of a list
-with the `index` and `type` of the one before it continues that one, as OpenRouter's do. Any other
-value replaces the one before it.
+Servers add fields of their own and want them back, as OpenRouter its `reasoning_details`, LiteLLM
+its `thinking_blocks` and Gemini's bridge its `extra_content`. In a stream they come in pieces:
+texts are joined, objects merged, lists appended to. An entry of a list continues the one before it
+if both have the same `index` and `type`; without an `index`, if nothing says that it is another.
+Any other value replaces the one before it.
+
+They are optional: a field that passes a limit is dropped, and the reply goes on.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentnb.core.budget import size_in_bytes
 from agentnb.providers.json_values import without_surrogates
-from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, TooLarge
+from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS
+
+if TYPE_CHECKING:
+    from agentnb.providers.forms import Form
 
 _WHOLE = frozenset({"format", "id", "index", "name", "type"})
 """Fields that are repeated with each piece of an object, and never come in pieces."""
-
-
-class _Text:
-    """A text in pieces: joined once, however many there are."""
-
-    def __init__(self, piece: str) -> None:
-        self.pieces = [piece]
+_LAST = ("signature",)
+"""Fields that end an entry: what follows is another."""
+_ONLY_WHOLE = ("redacted_thinking",)
+"""Types of entries that never come in pieces."""
 
 
 class KeptFields:
@@ -38,41 +39,44 @@ class KeptFields:
     def __init__(self, known: frozenset[str]) -> None:
         self._known = known
         self._fields: dict[str, Any] = {}
-        self._size = self._parts = 0
+        self._room = MOST_IN_EVENT
+        """Characters that are left."""
+        self._parts = MOST_PARTS
+        """Objects and lists that are left."""
+        self.dropped: dict[str, None] = {}
+        """The names of fields that passed a limit."""
 
     def keep(self, raw: Mapping[str, Any]) -> None:
-        """Add one piece of the object. What is null is left out.
-
-        Raises:
-            TooLarge: The fields have more than `MOST_PARTS` parts or `MOST_IN_EVENT` bytes.
-        """
+        """Add one piece of the object. What is null is left out."""
         if self._known.issuperset(raw):
             return
-        new = {n: v for n, v in raw.items() if n not in self._known and v is not None}
-        if new:
-            self._size += size_in_bytes(json.dumps(new))
-            if self._size > MOST_IN_EVENT:
-                raise TooLarge("unknown fields of a reply", MOST_IN_EVENT)
-            self._merge(self._fields, new)
+        for name, value in raw.items():
+            if name in self._known or value is None or name in self.dropped:
+                continue
+            self._fields[name] = self._joined(name, self._fields.get(name), value)
+            if self._room < 0 or self._parts < 0:
+                del self._fields[name]
+                self.dropped[name] = None
+                self._room, self._parts = max(self._room, 0), max(self._parts, 0)
 
     def whole(self) -> dict[str, Any]:
         """The fields with their whole values."""
+        if not self._fields:
+            return {}
         fields: dict[str, Any] = without_surrogates(_plain(self._fields))
-        return fields
-
-    def _merge(self, old: dict[str, Any], new: Mapping[str, Any]) -> None:
-        for name, value in new.items():
-            old[name] = self._joined(name, old.get(name), value)
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _joined(self, name: str, old: Any, new: Any) -> Any:
         match old, new:
             case _, None:
                 return old
             case _Text(), str() if name not in _WHOLE:
+                self._room -= len(new)
                 old.pieces.append(new)
                 return old
             case dict(), Mapping():
-                self._merge(old, new)
+                for key, value in new.items():
+                    old[key] = self._joined(key, old.get(key), value)
                 return old
             case list(), list():
                 for item in new:
@@ -83,16 +87,17 @@ class KeptFields:
     def _begun(self, new: Any) -> Any:
         """A value that may grow."""
         if isinstance(new, str):
+            self._room -= len(new)
             return _Text(new)
         if not isinstance(new, Mapping | list):
+            self._room -= 1
             return new
-        self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise TooLarge("unknown fields of a reply", MOST_PARTS, "parts")
+        self._parts -= 1
+        if self._parts < 0:
+            return None
         if isinstance(new, Mapping):
-            begun: dict[str, Any] = {}
-            self._merge(begun, new)
-            return begun
+            self._room -= sum(map(len, new))
+            return {key: self._begun(value) for key, value in new.items()}
         items: list[Any] = []
         for item in new:
             self._append(items, item)
@@ -101,22 +106,40 @@ class KeptFields:
     def _append(self, items: list[Any], new: Any) -> None:
         last = items[-1] if items else None
         if isinstance(last, dict) and isinstance(new, Mapping) and _continues(last, new):
-            self._merge(last, new)
-        else:
+            for key, value in new.items():
+                last[key] = self._joined(key, last.get(key), value)
+        elif self._room >= 0:
             items.append(self._begun(new))
+
+
+class _Text:
+    """A text in pieces: joined once, however many there are."""
+
+    def __init__(self, piece: str) -> None:
+        self.pieces = [piece]
+
+    def __str__(self) -> str:
+        return "".join(self.pieces)
 
 
 def _continues(last: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     """Whether an entry of a list is a further piece of the last one."""
-    if new.get("index") is None or new["index"] != last.get("index"):
+    kind = new.get("type")
+    if new.get("index") is not None or last.get("index") is not None:
+        return new.get("index") == last.get("index") and kind in (None, _plain(last.get("type")))
+    if kind is None or kind in _ONLY_WHOLE or kind != _plain(last.get("type")):
         return False
-    return new.get("type") in (None, _plain(last.get("type")))
+    if any(str(last.get(name) or "") for name in _LAST):
+        return False
+    return all(
+        _plain(last[name]) == new[name] for name in _WHOLE if last.get(name) and new.get(name)
+    )
 
 
 def _plain(value: Any) -> Any:
     match value:
         case _Text():
-            return "".join(value.pieces)
+            return str(value)
         case dict():
             return {name: _plain(item) for name, item in value.items()}
         case list():
@@ -124,3 +147,25 @@ def _plain(value: Any) -> Any:
         case float() if not math.isfinite(value):  # it cannot be sent
             return None
     return value
+
+
+def fields_for(
+    extra: Mapping[str, Any] | None, home: str, form: Form, text: str = ""
+) -> dict[str, Any]:
+    """What goes back of a block to its home: nothing to other servers.
+
+    Args:
+        extra: The block's; a field that is null there has the block's text.
+        home: See `Server.home`.
+        form: How the request is written.
+        text: The block's.
+    """
+    fields: Mapping[str, Any] = extra.get(home, {}) if extra else {}
+    return {
+        name: text if value is None else value for name, value in fields.items() if form.has(name)
+    }
+
+
+def names_for(extra: Mapping[str, Any] | None, home: str) -> list[str]:
+    """The names of these fields."""
+    return list(extra.get(home, {})) if extra else []

@@ -28,13 +28,13 @@ from agentnb.providers.openai_hints import Names, hints_on, missing_key
 from agentnb.providers.openai_wire import (
     USUAL,
     ReplyReader,
-    ServerHabits,
     body_of,
     event_in,
     parts_sent,
 )
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
+from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
     import httpx2
@@ -164,7 +164,7 @@ class _Client(SdkClient):
             timeout_s=timeout_s,
             hints=hints_on(names, is_public=is_openai),
         )
-        self._habits = ServerHabits(separates_thinking=is_openai)
+        self.server = server_of("openai", str(self.sdk.base_url), is_vendors=is_openai)
         self.usual_form = USUAL.leaving_out(MAX_TOKENS) if is_openai else USUAL
         # The key may also be in the headers that the user sets for all calls.
         has_header = "authorization" in os.environ.get("OPENAI_CUSTOM_HEADERS", "").lower()
@@ -184,7 +184,7 @@ class _Client(SdkClient):
         self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
     ) -> ReplyStream:
         """See `SdkClient`."""
-        reader = ReplyReader(request, self._habits)
+        reader = ReplyReader(request, self.server)
         return ReplyStream(response, reader, event_in, self.errors, on_end)
 
     def kind_and_message(self, error: openai.APIStatusError) -> tuple[object, object]:

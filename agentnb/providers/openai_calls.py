@@ -30,16 +30,15 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolInputDelta, ToolUseBlock
 from agentnb.providers.call_arguments import CallArguments
 from agentnb.providers.json_values import as_name
+from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 
-API = "chat"
-"""See `agentnb.core.types.OpaqueBlock.api`."""
 _OWN_FIELDS = frozenset(("index", "id", "type", "function"))
 
 
@@ -49,7 +48,7 @@ class _Call:
     id: str
     name: str
     arguments: CallArguments = field(default_factory=CallArguments)
-    extra: dict[str, Any] = field(default_factory=dict)
+    others: KeptFields = field(default_factory=lambda: KeptFields(_OWN_FIELDS))
     """Fields that we do not know: they are sent back unchanged."""
 
     @property
@@ -67,10 +66,11 @@ class ToolCalls:
 
     Args:
         request: The request: no call gets an id that is already in its conversation.
+        home: The server's word: see `Server.home`.
     """
 
-    def __init__(self, request: CompletionRequest) -> None:
-        self._request = request
+    def __init__(self, request: CompletionRequest, home: str) -> None:
+        self._request, self._home = request, home
         self._offered = {tool.name for tool in request.tools}
         self._calls: list[_Call] = []
 
@@ -97,7 +97,7 @@ class ToolCalls:
             call = _Call(index, call_id, "")
             self._calls.append(call)
         call.id = call.id or call_id
-        call.extra |= {n: v for n, v in piece.items() if n not in _OWN_FIELDS and v is not None}
+        call.others.keep(piece)
         if name and name != call.name and (not call.name or not call.has_arguments):
             call.name = as_name(call.name + name)
         if arguments:
@@ -165,25 +165,30 @@ class ToolCalls:
             is_last = call is self._calls[-1]
             if is_cut and (call.input is None or (is_last and not call.has_arguments)):
                 continue
-            block = _block(call, self._offered)
+            block = self._block(call)
             if not block.id or block.id in used:
-                block = ToolUseBlock(next(fresh), block.name, block.input)
+                block = replace(block, id=next(fresh))
             used.add(block.id)
             whole.append(block)
         return tuple(whole)
 
+    @property
+    def dropped(self) -> list[str]:
+        """The names of kept fields that passed a limit."""
+        return [name for call in self._calls for name in call.others.dropped]
+
+    def _block(self, call: _Call) -> ToolUseBlock:
+        if not call.name:
+            raise BadReply("a tool call without a name")
+        if (input := call.input) is None:
+            input = {MALFORMED_INPUT: str(call.arguments)}
+        fields = call.others.whole()
+        extra = {self._home: fields} if fields else None
+        return ToolUseBlock(call.id, _offered_name(call.name, self._offered), input, extra)
+
 
 def _differ(new: str, known: str) -> bool:
     return bool(new and known) and new != known
-
-
-def _block(call: _Call, offered: set[str]) -> ToolUseBlock:
-    if not call.name:
-        raise BadReply("a tool call without a name")
-    if (input := call.input) is None:
-        input = {MALFORMED_INPUT: str(call.arguments)}
-    extra = {API: call.extra} if call.extra else None
-    return ToolUseBlock(call.id, _offered_name(call.name, offered), input, extra)
 
 
 def _offered_name(name: str, offered: set[str]) -> str:

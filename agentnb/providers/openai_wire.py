@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -51,11 +50,12 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
-from agentnb.providers.kept_fields import KeptFields
+from agentnb.providers.kept_fields import KeptFields, fields_for, names_for
 from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_calls import API, ToolCalls
+from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
-from agentnb.providers.thinking_in_text import IN_TEXT, Piece, ThinkingInText, has_lone_end
+from agentnb.providers.servers import Server
+from agentnb.providers.thinking_in_text import Piece, ThinkingInText, has_lone_end
 
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
@@ -68,7 +68,7 @@ _ANY_PDF = "document.pdf"
 # -- requests -----------------------------------------------------------------------------------
 
 
-def parts_sent(request: CompletionRequest, form: Form) -> list[str]:
+def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[str]:
     """The parts of `body_of` that we chose and that a form may leave out; see `forms`."""
     is_typed = request.output_schema is not None and bool(request.tools)
     own = {
@@ -79,31 +79,32 @@ def parts_sent(request: CompletionRequest, form: Form) -> list[str]:
         MAX_TOKENS: True,
         MAX_COMPLETION_TOKENS: True,
     }
-    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request.messages)]
+    sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
     return [part for part in sent if form.has(part)]
 
 
-def _kept_names(messages: Iterable[Message]) -> Iterator[str]:
-    """The fields in these messages that their server sent, and that go back to it."""
-    for message in messages:
+def _kept_names(request: CompletionRequest, server: Server) -> Iterator[str]:
+    """The fields of its messages that go back to their server."""
+    for message in request.messages:
         for block in message.content:
             match block:
-                case OpaqueBlock(api, fields) if api == API:
+                case OpaqueBlock(api, fields) if api == server.home:
                     yield from fields
-                case ThinkingBlock(sent_as=str(name)) if name not in ("", IN_TEXT):
-                    yield name
-                case ToolUseBlock(extra=Mapping() as extra):
-                    yield from extra.get(API, {})
+                case ThinkingBlock() | ToolUseBlock():
+                    yield from names_for(block.extra, server.home)
 
 
-def body_of(request: CompletionRequest, form: Form = USUAL) -> dict[str, Any]:
+def body_of(
+    request: CompletionRequest, form: Form = USUAL, server: Server | None = None
+) -> dict[str, Any]:
     """Return the JSON body of a request."""
     if request.output_schema is not None and not form.has(TOOLS):
         request = asked_in_words(request)
+    home = "" if server is None else server.home
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
-        messages += [_assistant_param(message, form)] if is_said else _user_params(message)
+        messages += [_assistant_param(message, form, home)] if is_said else _user_params(message)
     if request.system.strip():
         if form.has(SYSTEM) or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
@@ -143,11 +144,11 @@ def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[
     return [{"type": "text", "text": system}, *content]
 
 
-def _assistant_param(message: Message, form: Form) -> dict[str, Any]:
-    """A message of the model, with the fields of its server as they came."""
+def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
+    """A message of the model, with the fields that go back to its server as they came."""
     calls = [
         {
-            **_taken((block.extra or {}).get(API, {}), form),
+            **fields_for(block.extra, home, form),
             "id": block.id,
             "type": "function",
             "function": {
@@ -162,18 +163,13 @@ def _assistant_param(message: Message, form: Form) -> dict[str, Any]:
     param: dict[str, Any] = {"role": "assistant", "content": text}
     for block in message.content:
         match block:
-            case ThinkingBlock(text=thought, sent_as=name) if name not in ("", IN_TEXT):
-                param |= _taken({name: thought}, form)
-            case OpaqueBlock(api, fields) if api == API:
-                param = {**_taken(fields, form), **param}
+            case ThinkingBlock(text=thought, extra=extra):
+                param |= fields_for(extra, home, form, thought)
+            case OpaqueBlock(api, fields):
+                param = {**fields_for({api: fields}, home, form), **param}
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
-
-
-def _taken(fields: Mapping[str, Any], form: Form) -> dict[str, Any]:
-    """The fields that the server takes back."""
-    return {name: value for name, value in fields.items() if form.has(name)}
 
 
 def _user_params(message: Message) -> list[dict[str, Any]]:
@@ -277,42 +273,32 @@ _CUT = ("max_tokens", "refusal")
 """Stop reasons after which the last tool call may be a fragment."""
 
 
-@dataclass(slots=True)
-class ServerHabits:
-    """What replies of one server have shown, by model."""
-
-    ends_with_reason: set[str] = field(default_factory=set)
-    """They end with a finish reason: a reply without one was cut."""
-    thinks_in_text: set[str] = field(default_factory=set)
-    """They begin within the thinking, and have its end tag in their text."""
-    separates_thinking: bool = False
-    """Whether no thinking is looked for in texts: OpenAI's own server has none there."""
-
-
 class ReplyReader:
     """Reads the chunks of a reply into our events.
 
     Args:
         request: The request: its estimated size is the input count if the server sends none, and
             no tool call gets an id that is already in it.
-        habits: What the server's replies have shown. This one adds to it.
+        server: What its replies have shown. This one adds to it.
     """
 
-    def __init__(self, request: CompletionRequest, habits: ServerHabits | None = None) -> None:
+    def __init__(self, request: CompletionRequest, server: Server | None = None) -> None:
         self.is_complete = self.is_whole = False
         self._request = request
-        self._habits = habits = habits or ServerHabits()
+        self._server = server = server or Server()
         self.note = ""
         """What a person should know of the reply's end; empty for nothing."""
-        self._thinking_field = ""
+        self._thinking_field: str | None = None
+        """The field that the thinking came in; `None` for thinking in the text: templates leave
+        it out of later turns, and so do we."""
         self._others = KeptFields(_READ_FIELDS)
-        self._split = ThinkingInText(is_open=request.model in habits.thinks_in_text)
-        self._is_plain = habits.separates_thinking
+        self._split = ThinkingInText(is_open=request.model in server.thinks_in_text)
+        self._is_plain = server.is_vendors
         """Whether all content is text."""
         self._has_begun = self._has_refused = False
         self._reason: str | None = None
         self._text, self._thinking = GrowingText(), GrowingText()
-        self._calls = ToolCalls(request)
+        self._calls = ToolCalls(request, server.home)
         self._called: tuple[ToolUseBlock, ...] = ()
         self._usage: dict[str, int] = {}
         self._reported: Usage | None = None
@@ -347,7 +333,7 @@ class ReplyReader:
                 reason = choice.get("finish_reason")
                 if reason and reason not in _NO_REASONS:
                     self.is_whole = True
-                    self._habits.ends_with_reason.add(self._request.model)
+                    self._server.ends_with_reason.add(self._request.model)
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = short_reason(reason)
         return events
@@ -391,7 +377,6 @@ class ReplyReader:
         """Thinking in the text, and text."""
         for is_thinking, piece in pieces:
             if is_thinking:
-                self._thinking_field = IN_TEXT
                 yield ThinkingDelta(self._thinking.keep(piece))
             else:
                 yield TextDelta(self._text.keep(piece))
@@ -422,7 +407,7 @@ class ReplyReader:
             raise BadReply(f"the unknown finish reason {literal(self._reason)}")
         text, thinking = str(self._text), str(self._thinking)
         if not (self._is_plain or thinking) and has_lone_end(text):
-            self._habits.thinks_in_text.add(self._request.model)
+            self._server.thinks_in_text.add(self._request.model)
             raise BadReply("thinking in the text, without its beginning")
         if self._reason is None:
             if not self._may_lack_reason(text):
@@ -430,16 +415,18 @@ class ReplyReader:
             self.note = "The server did not say why its reply ended, so it may be cut."
         blocks: list[Block] = []
         if thinking:
-            blocks.append(ThinkingBlock(thinking, sent_as=self._thinking_field))
+            field = self._thinking_field
+            extra = {self._server.home: {field: None}} if field else None
+            blocks.append(ThinkingBlock(thinking, extra=extra))
         if fields := self._others.whole():
-            blocks.append(OpaqueBlock(API, fields))
+            blocks.append(OpaqueBlock(self._server.home, fields))
         if text:
             blocks.append(TextBlock(text))
         return Stopped(self._our_reason, Message(Role.ASSISTANT, (*blocks, *self._called)))
 
     def _may_lack_reason(self, text: str) -> bool:
         """Whether a reply may be whole without a finish reason: from a server that sends none."""
-        is_rule = self._request.model in self._habits.ends_with_reason
+        is_rule = self._request.model in self._server.ends_with_reason
         return bool(text or self._called) and not is_rule
 
     @property

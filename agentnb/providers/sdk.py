@@ -19,6 +19,7 @@ from agentnb.providers.forms import Asking, Complaint, Form
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import ReplyStream, replying
+from agentnb.providers.servers import Server
 
 if TYPE_CHECKING:
     import httpx2
@@ -86,9 +87,11 @@ class SdkClient:
     """Of its calls, below the base URL."""
     usual_form: Form
     """The form of a server that has taught nothing."""
-    body_of: Callable[[CompletionRequest, Form], dict[str, Any]]
+    server: Server
+    """What is known of the server."""
+    body_of: Callable[[CompletionRequest, Form, Server], dict[str, Any]]
     """Writes the JSON body of a request."""
-    parts_sent: Callable[[CompletionRequest, Form], list[str]]
+    parts_sent: Callable[[CompletionRequest, Form, Server], list[str]]
     """Names the parts of the body that we chose and that a form may leave out."""
 
     def __init__(
@@ -141,18 +144,18 @@ class SdkClient:
 
         What the server refuses of our own is sent in another form: see `forms`.
         """
-        address, given = str(self.sdk.base_url), without_surrogates(request.extra)
-        asking = Asking((self.path, address, request.model), self.usual_form, given)
+        given = without_surrogates(request.extra)
+        asking = Asking((self.server.home, request.model), self.usual_form, given)
         may_forget = True
         with self.llm_errors():
             while True:
                 sent = self.without_refused(request)
-                body = {**self.body_of(sent, asking.form), **given}
+                body = {**self.body_of(sent, asking.form, self.server), **given}
                 try:
                     response = await self.post(self.path, body)
                 except self._module.APIStatusError as error:
                     complaint = Complaint(error.status_code, error.body)
-                    parts = self.parts_sent(sent, asking.form)
+                    parts = self.parts_sent(sent, asking.form, self.server)
                     if asking.try_another(complaint, parts):
                         continue
                     if not may_forget or not self.refuses_thinking(complaint, sent):

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import re
 
-IN_TEXT = "content"
-"""`ThinkingBlock.sent_as` of such thinking. Templates leave it out of later turns, and so do we."""
-
 _PAIRS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",

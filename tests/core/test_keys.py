@@ -334,17 +334,18 @@ def test_value_that_json_does_not_have_makes_a_key_all_the_same() -> None:
 
 
 def test_kept_parts_of_a_reply_count_without_ids_signatures_and_encrypted_text() -> None:
-    def key_with(mark: str, query: str = "x", said: str = "a") -> str:
+    def key_with(mark: str, query: str = "x", said: str = "a", api: str = "p") -> str:
         found = {"type": "found", "encrypted_content": mark, "signature": mark}
         block = {"type": "search", "id": mark, "input": {"q": query}, "content": [found]}
         content = (
-            TextBlock("Hi", {"citations": [{"cited_text": said, "file_id": mark}]}),
-            OpaqueBlock("messages", block),
-            ToolUseBlock("t", "look", {}, {"extra_content": {"thought_signature": mark}}),
+            ThinkingBlock("Hm.", mark, extra={api: {"type": None}}),
+            TextBlock("Hi", {api: {"citations": [{"cited_text": said, "file_id": mark}]}}),
+            OpaqueBlock(api, block),
+            ToolUseBlock("t", "look", {}, {api: {"extra_content": {"thought_signature": mark}}}),
         )
         message = Message(Role.ASSISTANT, content)
         return key_of(MODEL, replace(REQUEST, messages=(user_message("Look!"), message)))
 
-    assert key_with("one") == key_with("two")
+    assert key_with("one") == key_with("two") == key_with("one", api="p http://other.example")
     assert key_with("one") != key_with("one", query="y")
     assert key_with("one") != key_with("one", said="b")

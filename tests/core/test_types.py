@@ -58,12 +58,12 @@ REQUEST = CompletionRequest(
     "m", "s", (user_message("u"),), (ToolSpec("n", "d", {"type": "object"}),), extra={"k": [1]}
 )
 ONE_OF_EACH = [
-    TextBlock("t"),
-    ThinkingBlock("t", "sig", redacted_data="x"),
-    ToolUseBlock("i", "n", {"a": [1, {"b": None}]}),
+    TextBlock("t", {"p http://h": {"citations": [{"a": 1}]}}),
+    ThinkingBlock("t", "sig", redacted_data="x", extra={"p": {"reasoning": None}}),
+    ToolUseBlock("i", "n", {"a": [1, {"b": None}]}, {"p": {"extra_content": {"g": "s"}}}),
     ToolResultBlock("i", "t", is_error=True),
     MediaBlock("image/png", "aGk=", "x.png"),
-    OpaqueBlock("messages", {"type": "new_block"}),
+    OpaqueBlock("p http://h", {"type": "new_block"}),
     ToolOutput("t", (MediaBlock("image/png", "aGk=", "x.png"),)),
     Message(Role.ASSISTANT, (TextBlock("t"), ThinkingBlock("t"))),
     ToolSpec("n", "d", {}),

@@ -51,6 +51,7 @@ from agentnb.core.types import (
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.anthropic_wire import body_of
 from agentnb.providers.client_pool import settings_of
+from agentnb.providers.servers import Server
 from tests.loopback import Event, LoopbackServer, Reply, Step, ToolCall, input_tokens, signature_of
 
 KEY = "sk-ant-api03-not-a-real-key"
@@ -165,6 +166,11 @@ def stopped(events: list[StreamEvent]) -> Stopped:
     return events[-1]
 
 
+def from_(server: LoopbackServer) -> dict[str, Any]:
+    """`extra` of thinking that came from a server."""
+    return {f"anthropic {server.url}": {"type": None}}
+
+
 # -- what comes back -----------------------------------------------------------------------
 
 
@@ -188,7 +194,7 @@ async def test_reply_becomes_our_events_and_a_message_to_send_back(
     message = Message(
         Role.ASSISTANT,
         (
-            ThinkingBlock("Let me see.", signature_of("Let me see.")),
+            ThinkingBlock("Let me see.", signature_of("Let me see."), extra=from_(server)),
             TextBlock("Hello there."),
             ToolUseBlock(look.id, look.name, look.input),
             ToolUseBlock(wait.id, wait.name, wait.input),
@@ -230,7 +236,10 @@ async def test_redacted_thinking_goes_back_as_it_came(
         again = CompletionRequest("m", "", (*HELLO.messages, message, user_message("And?")))
         await events_of(provider, again)
 
-    assert message.content == (ThinkingBlock("", redacted_data="c2VjcmV0"), TextBlock("Hello."))
+    assert message.content == (
+        ThinkingBlock("", redacted_data="c2VjcmV0", extra=from_(server)),
+        TextBlock("Hello."),
+    )
     assert server.requests[1].body["messages"][1]["content"][0] == redacted
 
 
@@ -244,7 +253,7 @@ async def test_what_a_block_holds_from_its_start_is_not_lost(
     reply = raw(
         start(), *block(0, thinking), *block(1, full, delta), *block(2, call), *end("tool_use")
     )
-    with serving(monkeypatch, reply):
+    with serving(monkeypatch, reply) as server:
         events = await events_of(provider)
 
     assert events[:-1] == [
@@ -254,7 +263,7 @@ async def test_what_a_block_holds_from_its_start_is_not_lost(
         ToolUse("t", "look", {"at": 1}),
     ]
     assert stopped(events).message.content == (
-        ThinkingBlock("Hm.", "s"),
+        ThinkingBlock("Hm.", "s", extra=from_(server)),
         TextBlock("Hello."),
         ToolUseBlock("t", "look", {"at": 1}),
     )
@@ -273,13 +282,17 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
     blocks = [(search, query), (found,), (said, cited), (folded, more), (call,)]
     events = [each for at, parts in enumerate(blocks) for each in block(at, *parts)]
-    with serving(monkeypatch, raw(start(), *events, *end("tool_use"))):
+    with serving(monkeypatch, raw(start(), *events, *end("tool_use"))) as server:
         message = stopped(await events_of(provider)).message
 
     results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
     request = CompletionRequest("m", "", (*HELLO.messages, message, results))
-    content = body_of(request)["messages"][1]["content"]
-    assert content == [
+    assert body_of(request)["messages"][1]["content"] == [
+        {"type": "text", "text": "Hi"},
+        {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}},
+    ]
+    home = Server(f"anthropic {server.url}")
+    assert body_of(request, server=home)["messages"][1]["content"] == [
         {**search, "input": {"query": "x"}},
         found,
         {"type": "text", "text": "Hi", "citations": [{"cited_text": "x"}]},
@@ -580,9 +593,10 @@ async def test_assistant_message_without_words_says_that_there_was_no_output(
 async def test_thinking_without_a_signature_goes_back_until_the_api_refuses_it(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = Message(Role.ASSISTANT, (ThinkingBlock("Hm."), TextBlock("Hello.")))
-    request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
     with serving(monkeypatch, Reply(text="Yes.")) as server:
+        thought = ThinkingBlock("Hm.", extra=from_(server))
+        said = Message(Role.ASSISTANT, (thought, TextBlock("Hello.")))
+        request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
         for _ in range(2):
             assert stopped(await events_of(provider, request)).reason == "end_turn"
 
@@ -634,7 +648,7 @@ async def test_lone_surrogate_is_replaced_wherever_it_arrives(
     reply = [start(), *block(0, thinking, thought), *text(1, LONE), *tool(2, arguments), *end()]
     # Escaped, as JSON can hold what UTF-8 cannot.
     wire: list[Event] = [(data["type"], json.dumps(data)) for data in reply]
-    with serving(monkeypatch, Reply(events=wire)):
+    with serving(monkeypatch, Reply(events=wire)) as server:
         events = await events_of(provider)
 
     arrived = {MENDED: [MENDED]}
@@ -644,7 +658,7 @@ async def test_lone_surrogate_is_replaced_wherever_it_arrives(
         ToolUse("t2", "look", arrived),
     ]
     assert stopped(events).message.content == (
-        ThinkingBlock(MENDED),
+        ThinkingBlock(MENDED, extra=from_(server)),
         TextBlock(MENDED),
         ToolUseBlock("t2", "look", arrived),
     )
@@ -1462,9 +1476,12 @@ async def test_api_that_complains_of_thinking_for_ever_is_asked_twice(
 async def test_fields_of_another_api_are_not_sent(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fields = {"chat": {"extra_content": {"google": "x"}}}
+    fields = {"openai": {"extra_content": {"google": "x"}}}
     call = ToolUseBlock("t", "look", {}, fields)
-    said = Message(Role.ASSISTANT, (OpaqueBlock("chat", {"x": 1}), TextBlock("Hi", fields), call))
+    thought = ThinkingBlock("Hm.", extra={"openai": {"reasoning_content": None}})
+    signed = ThinkingBlock("Hm.", "s", extra={"anthropic http://other.example": {"type": None}})
+    opaque = OpaqueBlock("openai", {"x": 1})
+    said = Message(Role.ASSISTANT, (thought, signed, opaque, TextBlock("Hi", fields), call))
     results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
     request = CompletionRequest(
         "m", "", (*HELLO.messages, said, results), (ToolSpec("look", "", {"type": "object"}),)
@@ -1476,13 +1493,28 @@ async def test_fields_of_another_api_are_not_sent(
     ]
 
 
-async def test_unknown_block_without_end_is_too_large(
+async def test_unknown_block_without_end_is_left_out(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     piece = {"type": "new_delta", "content": "x" * 1_000_000}
     endless = block(0, {"type": "new_block", "content": ""}, *[piece] * 6)
-    with serving(monkeypatch, raw(start(), *endless, *end())):
-        error, _ = await failure_of(provider)
+    with serving(monkeypatch, raw(start(), *endless, *text(1, "Hi"), *end())):
+        message = stopped(await events_of(provider)).message
 
-    assert isinstance(error, StreamBroken)
-    assert not error.retryable
+    assert message == assistant_message("Hi")
+
+
+@pytest.mark.parametrize("signs", [True, False])
+async def test_thinking_without_a_signature_goes_back_to_a_server_that_never_signed(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, signs: bool
+) -> None:
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s" if signs else ""}
+    first = raw(start(), *block(0, thinking), *text(1, "Hello."), *end())
+    unsigned = raw(start(), *block(0, {**thinking, "signature": ""}), *text(1, "Hello."), *end())
+    with serving(monkeypatch, {"": [first, unsigned, Reply(text="Bye.")]}) as server:
+        await events_of(provider)
+        said = stopped(await events_of(provider)).message
+        again = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
+        await events_of(provider, again)
+
+    assert ("Hm." in json.dumps(server.requests[2].body)) is not signs

@@ -434,11 +434,12 @@ async def test_field_that_was_given_up_is_sent_again_to_a_server_that_misses_it(
             return Reply(status=400, message="The `reasoning_content` must be passed back.")
         return Reply(text="Hi")
 
-    said = Message(
-        Role.ASSISTANT, (ThinkingBlock("Hm.", sent_as="reasoning_content"), TextBlock("Hello."))
-    )
-    request = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
     with serving(monkeypatch, script) as server:
+        thought = ThinkingBlock(
+            "Hm.", extra={f"openai {server.url}/v1": {"reasoning_content": None}}
+        )
+        said = Message(Role.ASSISTANT, (thought, TextBlock("Hello.")))
+        request = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
         await ask("chat", request, request)
         takes[0] = True
         await ask("chat", request, request)
@@ -455,11 +456,13 @@ async def test_only_the_fields_that_a_server_refuses_are_left_out_also_beside_ca
         words = "Unknown parameter: 'messages[2].tool_calls[0].mark'."
         return Reply(status=400, message=words) if refused else Reply(text="Hi")
 
-    call = ToolUseBlock("t", "look", {}, {"chat": {"mark": 1, "extra_content": {"google": "x"}}})
-    said = Message(Role.ASSISTANT, (OpaqueBlock("chat", {"reasoning_details": []}), call))
-    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
-    request = replace(HELLO, messages=(*HELLO.messages, said, results))
     with serving(monkeypatch, script) as server:
+        home = f"openai {server.url}/v1"
+        fields = {"mark": 1, "extra_content": {"google": "x"}}
+        call = ToolUseBlock("t", "look", {}, {home: fields})
+        said = Message(Role.ASSISTANT, (OpaqueBlock(home, {"reasoning_details": []}), call))
+        results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+        request = replace(HELLO, messages=(*HELLO.messages, said, results))
         await ask("chat", request)
 
         sent = server.requests[-1].body["messages"][2]

@@ -115,7 +115,7 @@ def test_arguments_that_come_in_many_pieces_are_read_once(monkeypatch: pytest.Mo
         return tool_input(text)
 
     monkeypatch.setattr("agentnb.providers.call_arguments.tool_input", counted)
-    calls = ToolCalls(HELLO)
+    calls = ToolCalls(HELLO, "")
     pieces = ['{"at": "', *['}]{\\"'] * 20_000, '"', "}", *[" "] * 1_000]
     for piece in pieces:  # the name with each, as some servers have it
         calls.grow({"index": 0, "id": "c0", "function": {"name": "look", "arguments": piece}})
@@ -206,11 +206,11 @@ def test_comments_are_no_part_of_an_event_however_many_they_are() -> None:
 
 
 def test_reply_has_a_greatest_number_of_calls_and_a_name_a_greatest_length() -> None:
-    calls = ToolCalls(HELLO)
+    calls = ToolCalls(HELLO, "")
     many = [{"index": 10**9 * n, "id": f"{n}", "function": {"name": "look"}} for n in range(2_000)]
     with pytest.raises(TooLarge, match="a reply of more than 1,000 tool calls"):
         _ = [calls.grow(piece) for piece in many]
-    calls = ToolCalls(HELLO)
+    calls = ToolCalls(HELLO, "")
     with pytest.raises(BadReply, match="a name or id of a tool call of more than 1,000 char"):
         calls.grow({"index": 0, "id": "a", "function": {"name": "x" * 2_000}})
 

@@ -131,7 +131,10 @@ async def test_reply_becomes_our_events_and_a_message_to_send_back(
             Message(
                 Role.ASSISTANT,
                 (
-                    ThinkingBlock("Let me see.", sent_as="reasoning_content"),
+                    ThinkingBlock(
+                        "Let me see.",
+                        extra={f"openai {server.url}/v1": {"reasoning_content": None}},
+                    ),
                     TextBlock("Hello there."),
                     ToolUseBlock(look.id, look.name, look.input),
                     ToolUseBlock(wait.id, wait.name, wait.input),
@@ -1006,8 +1009,8 @@ async def test_field_that_a_server_sends_and_refuses_is_left_out_from_then_on(
 async def test_fields_of_another_api_are_not_sent(
     provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = ToolUseBlock("t", "look", {}, {"messages": {"caller": {"type": "direct"}}})
-    said = Message(Role.ASSISTANT, (OpaqueBlock("messages", {"type": "compaction"}), call))
+    call = ToolUseBlock("t", "look", {}, {"anthropic": {"caller": {"type": "direct"}}})
+    said = Message(Role.ASSISTANT, (OpaqueBlock("anthropic", {"type": "compaction"}), call))
     results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
     with serving(monkeypatch, Reply(text="Hi")) as server:
         await events_of(provider, replace(HELLO, messages=(*HELLO.messages, said, results)))

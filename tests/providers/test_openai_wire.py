@@ -32,9 +32,10 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.forms import Form
-from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply, TooLarge
-from agentnb.providers.openai_wire import ReplyReader, ServerHabits, body_of, event_in
+from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply
+from agentnb.providers.openai_wire import ReplyReader, body_of, event_in
 from agentnb.providers.reply import BrokeOff
+from agentnb.providers.servers import Server
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 SIZE = estimate_input_tokens(HELLO)
@@ -435,7 +436,7 @@ def test_thinking_is_heard_by_whatever_name_and_goes_back_by_that_name(field: st
 
     assert events == [ThinkingDelta("Hm."), TextDelta("Hi")]
     assert end is not None
-    assert end.message.content == (ThinkingBlock("Hm.", sent_as=field), TextBlock("Hi"))
+    assert end.message.content == (ThinkingBlock("Hm.", extra={"": {field: None}}), TextBlock("Hi"))
     again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
     said = body_of(again)["messages"][-2]
     assert said == {"role": "assistant", "content": "Hi", field: "Hm."}
@@ -608,7 +609,7 @@ def test_error_within_a_reply_is_heard_from_a_server_of_any_make(
 
 
 def test_end_without_a_finish_reason_is_one_only_for_a_server_that_sends_none() -> None:
-    habits = ServerHabits()
+    habits = Server()
 
     def end_of(*chunks: Any) -> Stopped | None:
         reader = ReplyReader(HELLO, habits)
@@ -728,7 +729,42 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
         pytest.param(
             [details({"text": "1"}), details({"text": "2"}, 3)],
             {"reasoning_details": [{"text": "1"}, {"text": "2"}, 3]},
-            id="entries without an index stay apart",
+            id="entries without an index and a type stay apart",
+        ),
+        pytest.param(
+            [
+                details({"type": "thinking", "thinking": "a", "signature": ""}),
+                details({"type": "thinking", "thinking": "b", "signature": ""}),
+                details({"type": "thinking", "thinking": "", "signature": "S"}),
+                details({"type": "thinking", "thinking": "c"}),
+                details({"type": "thinking", "thinking": "d", "signature": "T"}),
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "thinking", "thinking": "ab", "signature": "S"},
+                    {"type": "thinking", "thinking": "cd", "signature": "T"},
+                ]
+            },
+            id="entries of a type without an index are one, to its signature",
+        ),
+        pytest.param(
+            [
+                details({"type": "redacted_thinking", "data": "a"}),
+                details({"type": "redacted_thinking", "data": "b"}),
+                details({"type": "reasoning.text", "id": "1", "text": "c"}),
+                details({"type": "reasoning.text", "id": "2", "text": "d"}),
+                details({"type": "reasoning.text", "id": "2", "index": 0, "text": "e"}),
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "redacted_thinking", "data": "a"},
+                    {"type": "redacted_thinking", "data": "b"},
+                    {"type": "reasoning.text", "id": "1", "text": "c"},
+                    {"type": "reasoning.text", "id": "2", "text": "d"},
+                    {"type": "reasoning.text", "id": "2", "index": 0, "text": "e"},
+                ]
+            },
+            id="what is another entry stays one",
         ),
         pytest.param(
             [
@@ -743,7 +779,7 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             {},
             id="what is null, and what servers refuse in a request",
         ),
-        pytest.param([choice({"mark": float("nan")})], {"mark": None}, id="no JSON"),
+        pytest.param([choice({"mark": float("nan")})], {}, id="no JSON"),
     ],
 )
 def test_unknown_fields_of_a_message_go_back_whole(
@@ -754,7 +790,7 @@ def test_unknown_fields_of_a_message_go_back_whole(
 
 def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
     fields = {"role": "user", "content": "no", "mark": 1}
-    blocks = (OpaqueBlock("chat", fields), OpaqueBlock("messages", {"x": 1}), TextBlock("Hi"))
+    blocks = (OpaqueBlock("", fields), OpaqueBlock("other", {"x": 1}), TextBlock("Hi"))
     said = Message(Role.ASSISTANT, blocks)
     again = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
 
@@ -771,11 +807,32 @@ def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
     ids=["bytes", "parts"],
 )
 def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
-    reader = ReplyReader(HELLO)
-    list(reader.read(choice(fields)))
+    small = {"small": [1]}
+    assert kept(choice(fields), choice(small), choice(fields), choice(fields)) == small
 
-    with pytest.raises(TooLarge, match="unknown fields of a reply"):
-        list(reader.read(choice(fields)))
+
+def test_unknown_fields_of_a_call_have_a_limit() -> None:
+    mark = "x" * (MOST_IN_EVENT // 2 + 1)
+    pieces = [{"index": 0, "mark": mark, "small": 1}, {"index": 0, "mark": mark}]
+    _, reader = read(calls(piece("look", "{}", index=0, id="c")), *map(calls, pieces), STOP)
+
+    end = reader.stopped()
+    assert end is not None
+    assert end.message.content == (ToolUseBlock("c", "look", {}, {"": {"small": 1}}),)
+
+
+@pytest.mark.parametrize("call_id", ["", "used"])
+def test_call_that_gets_another_id_keeps_its_fields(call_id: str) -> None:
+    used = Message(Role.ASSISTANT, (ToolUseBlock("used", "look", {}),))
+    reader = ReplyReader(replace(HELLO, messages=(*HELLO.messages, used)))
+    list(reader.read(calls({**piece("look", "{}", id=call_id), "mark": 1}, finish="tool_calls")))
+    (call,) = reader.finish()
+
+    end = reader.stopped()
+    assert end is not None
+    assert isinstance(call, ToolUse)
+    assert call.id not in ("", "used")
+    assert end.message.content == (ToolUseBlock(call.id, "look", {}, {"": {"mark": 1}}),)
 
 
 # -- ends -----------------------------------------------------------------------------------------

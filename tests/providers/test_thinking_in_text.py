@@ -21,11 +21,11 @@ from agentnb.core.types import (
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_wire import (
     ReplyReader,
-    ServerHabits,
     body_of,
     event_in,
 )
-from agentnb.providers.thinking_in_text import IN_TEXT, ThinkingInText
+from agentnb.providers.servers import Server
+from agentnb.providers.thinking_in_text import ThinkingInText
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 ALOUD = {
@@ -49,9 +49,7 @@ ALOUD = {
 PLAIN = ["Paris", "<p>Paris</p>", "<", " ", "Write `<think>` first.", "<b><think>x</think></b>", ""]
 
 
-def read(
-    habits: ServerHabits, *contents: str, finish: str = "stop", **first: str
-) -> Stopped | None:
+def read(habits: Server, *contents: str, finish: str = "stop", **first: str) -> Stopped | None:
     reader = ReplyReader(HELLO, habits)
     deltas = [first, *({"content": each} for each in contents)]
     for delta in deltas:
@@ -67,7 +65,7 @@ def content_of(stopped: Stopped | None) -> tuple[str, str]:
     """The thinking and the text of a reply."""
     assert stopped is not None
     blocks = stopped.message.content
-    assert all(b.sent_as == IN_TEXT for b in blocks if isinstance(b, ThinkingBlock))
+    assert all(b.extra is None for b in blocks if isinstance(b, ThinkingBlock))
     thought = "".join(b.text for b in blocks if isinstance(b, ThinkingBlock))
     return thought, "".join(b.text for b in blocks if isinstance(b, TextBlock))
 
@@ -78,14 +76,14 @@ def test_thinking_and_answer_are_told_apart_wherever_the_pieces_are_cut(
 ) -> None:
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
 
-    assert content_of(read(ServerHabits(), *pieces)) == ALOUD[said]
+    assert content_of(read(Server(), *pieces)) == ALOUD[said]
 
 
 @given(st.sampled_from(PLAIN), st.integers(1, 9))
 def test_text_without_thinking_stays_as_it_is(said: str, size: int) -> None:
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
 
-    assert content_of(read(ServerHabits(), *pieces)) == ("", said)
+    assert content_of(read(Server(), *pieces)) == ("", said)
 
 
 def test_answer_streams_while_it_comes() -> None:
@@ -96,7 +94,7 @@ def test_answer_streams_while_it_comes() -> None:
 
 
 def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
-    habits = ServerHabits()
+    habits = Server()
     said = "I wonder.\n</think>\n\nParis"
     with pytest.raises(BadReply):
         read(habits, said)
@@ -112,7 +110,7 @@ def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
 )
 def test_lone_end_tag_is_known_however_the_lines_are_broken(said: str) -> None:
     with pytest.raises(BadReply):
-        read(ServerHabits(), said)
+        read(Server(), said)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +124,7 @@ def test_lone_end_tag_is_known_however_the_lines_are_broken(said: str) -> None:
     ],
 )
 def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
-    assert content_of(read(ServerHabits(), said)) == ("", said)
+    assert content_of(read(Server(), said)) == ("", said)
 
 
 @pytest.mark.parametrize("size", [1, 4, 99])
@@ -145,7 +143,7 @@ def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
 def test_reply_of_a_model_whose_template_opens_the_thinking(
     said: str, finish: str, content: tuple[str, str], size: int
 ) -> None:
-    habits = ServerHabits(thinks_in_text={"m"})
+    habits = Server(thinks_in_text={"m"})
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
 
     assert content_of(read(habits, *pieces, finish=finish)) == content
@@ -154,8 +152,8 @@ def test_reply_of_a_model_whose_template_opens_the_thinking(
 def test_server_that_separates_thinking_has_none_in_its_text() -> None:
     said = "<think>x</think>Paris"
 
-    assert content_of(read(ServerHabits(separates_thinking=True), said)) == ("", said)
-    stopped = read(ServerHabits(), said, reasoning_content="Hm.")
+    assert content_of(read(Server(is_vendors=True), said)) == ("", said)
+    stopped = read(Server(), said, reasoning_content="Hm.")
     assert stopped is not None
     assert stopped.message.text == said
 
