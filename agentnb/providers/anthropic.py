@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING
 
 from agentnb.core.errors import MissingKey
@@ -21,13 +21,11 @@ from agentnb.providers.anthropic_wire import USUAL, ReplyReader, body_of, event_
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_mapping import Hints
 from agentnb.providers.forms import REFUSED_THINKING, Complaint
-from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
     import anthropic
-    import httpx2
 
 _SECRETS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_IDENTITY_TOKEN")
 
@@ -99,6 +97,8 @@ class _Client(SdkClient):
 
     path = "/v1/messages"
     usual_form = USUAL
+    reader = ReplyReader
+    event_in = staticmethod(event_in)
     body_of = staticmethod(body_of)
     parts_sent = staticmethod(parts_sent)
 
@@ -125,14 +125,6 @@ class _Client(SdkClient):
         sources = self.sdk.api_key, self.sdk.auth_token, self.sdk.credentials
         if not any(sources) and "authorization" not in headers and "x-api-key" not in headers:
             raise missing_key()
-
-    def reply_to(
-        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
-    ) -> ReplyStream:
-        """See `SdkClient`."""
-        return ReplyStream(
-            response, ReplyReader(request, self.server), event_in, self.errors, on_end
-        )
 
     def without_refused(self, request: CompletionRequest) -> CompletionRequest:
         """See `SdkClient`: without its refused thinking."""

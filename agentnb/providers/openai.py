@@ -10,7 +10,7 @@ there is a key or a base URL.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -37,7 +37,6 @@ from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
 from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
-    import httpx2
     import openai
 
 _NO_KEY = "no-key"
@@ -141,6 +140,8 @@ class _Client(SdkClient):
     """The SDK's client for one loop, one server and one key."""
 
     path = "/chat/completions"
+    reader = ReplyReader
+    event_in = staticmethod(event_in)
     body_of = staticmethod(body_of)
     parts_sent = staticmethod(parts_sent)
 
@@ -179,13 +180,6 @@ class _Client(SdkClient):
         """See `SdkClient`."""
         self.check_key()
         return await super().ask(request)
-
-    def reply_to(
-        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
-    ) -> ReplyStream:
-        """See `SdkClient`."""
-        reader = ReplyReader(request, self.server)
-        return ReplyStream(response, reader, event_in, self.errors, on_end)
 
     def kind_and_message(self, error: openai.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""

@@ -55,7 +55,6 @@ from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
 from agentnb.providers.servers import Server
-from agentnb.providers.thinking_in_text import Piece, ThinkingInText, has_lone_end
 
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: many servers refuse an empty one."""
@@ -288,13 +287,8 @@ class ReplyReader:
         self._server = server = server or Server()
         self.note = ""
         """What a person should know of the reply's end; empty for nothing."""
-        self._thinking_field: str | None = None
-        """The field that the thinking came in; `None` for thinking in the text: templates leave
-        it out of later turns, and so do we."""
+        self._thinking_field = ""
         self._others = KeptFields(_READ_FIELDS)
-        self._split = ThinkingInText(is_open=request.model in server.thinks_in_text)
-        self._is_plain = server.is_vendors
-        """Whether all content is text."""
         self._has_begun = self._has_refused = False
         self._reason: str | None = None
         self._text, self._thinking = GrowingText(), GrowingText()
@@ -344,7 +338,7 @@ class ReplyReader:
         Some servers repeat the message so far beside their deltas, the last time without one.
         """
         message = choice.get("message")
-        if not message or self._split.has_begun or str(self._text) or self._calls:
+        if not message or str(self._text) or self._calls:
             return {}
         whole: Mapping[str, Any] = message
         return whole
@@ -354,14 +348,10 @@ class ReplyReader:
         for name in _THINKING_FIELDS:
             if thinking := delta.get(name):
                 self._thinking_field = self._thinking_field or name
-                self._is_plain = self._is_plain or not self._split.has_begun
                 yield ThinkingDelta(self._thinking.keep(thinking))
                 break
         if text := delta.get("content"):
-            if self._is_plain or self._split.is_text:
-                yield TextDelta(self._text.keep(text))
-            else:
-                yield from self._told_apart(self._split.feed(text))
+            yield TextDelta(self._text.keep(text))
         if refusal := delta.get("refusal"):
             self._reason, self._has_refused = "content_filter", True
             yield TextDelta(self._text.keep(refusal))
@@ -373,22 +363,10 @@ class ReplyReader:
         ):  # the legacy form: one call, without index and id
             yield from self._calls.grow({"function": function})
 
-    def _told_apart(self, pieces: Iterable[Piece]) -> Iterator[StreamEvent]:
-        """Thinking in the text, and text."""
-        for is_thinking, piece in pieces:
-            if is_thinking:
-                yield ThinkingDelta(self._thinking.keep(piece))
-            else:
-                yield TextDelta(self._text.keep(piece))
-
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the reply: tool calls have no end event of their own."""
         if not self.is_whole:
             return
-        rest = self._split.end(is_cut=self._our_reason == "max_tokens")
-        if self._split.was_no_thinking:
-            self._thinking = GrowingText()
-        yield from self._told_apart(rest)
         if left := self._thinking.end():
             yield ThinkingDelta(left)
         if left := self._text.end():
@@ -406,17 +384,13 @@ class ReplyReader:
         if _name_of(self._reason) not in _REASONS:
             raise BadReply(f"the unknown finish reason {literal(self._reason)}")
         text, thinking = str(self._text), str(self._thinking)
-        if not (self._is_plain or thinking) and has_lone_end(text):
-            self._server.thinks_in_text.add(self._request.model)
-            raise BadReply("thinking in the text, without its beginning")
         if self._reason is None:
             if not self._may_lack_reason(text):
                 raise BadReply("an end without a finish reason")
             self.note = "The server did not say why its reply ended, so it may be cut."
         blocks: list[Block] = []
         if thinking:
-            field = self._thinking_field
-            extra = {self._server.home: {field: None}} if field else None
+            extra = {self._server.home: {self._thinking_field: None}}
             blocks.append(ThinkingBlock(thinking, extra=extra))
         if fields := self._others.whole():
             blocks.append(OpaqueBlock(self._server.home, fields))

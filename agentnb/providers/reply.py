@@ -15,6 +15,7 @@ from agentnb.core.errors import LlmError
 from agentnb.core.types import Stopped, StreamEvent
 from agentnb.providers.body import bytes_of
 from agentnb.providers.sse import EventLines
+from agentnb.providers.thinking_in_text import ThinkingFilter
 
 if TYPE_CHECKING:
     import httpx2
@@ -70,6 +71,7 @@ class ReplyStream:
 
     Args:
         event_in: Parses an event's data; raises `BadReply` and `BrokeOff`.
+        split: Tells thinking in the text from the answer.
         on_end: Called when the reply has ended whole.
     """
 
@@ -79,9 +81,11 @@ class ReplyStream:
         reader: Reader,
         event_in: Callable[[str], Mapping[str, Any]],
         errors: ErrorMapping,
-        on_end: Callable[[], None] = lambda: None,
+        split: ThinkingFilter,
+        on_end: Callable[[], None],
     ) -> None:
-        self._on_end = on_end
+        self._split, self._on_end = split, on_end
+        self._stopped: Stopped | None = None
         self._body = bytes_of(response)
         self._response, self._errors = response, errors
         self._lines = EventLines(response.headers.get("content-encoding", ""))
@@ -143,22 +147,26 @@ class ReplyStream:
                 data = self._event_in(newest)
             except BrokeOff as error:
                 raise self._errors.broke_off(error.said) from None
-            yield from reader.read(data)
+            events = reader.read(data)
+            yield from events if self._split.is_done else self._split.told_apart(events)
             self._newest = ""
             if reader.is_complete:
                 return
 
-    def last_events(self) -> Iterable[StreamEvent]:
+    def last_events(self) -> Iterator[StreamEvent]:
         """The last events, when the stream has ended."""
-        return self._reader.finish()
+        yield from self._split.told_apart(self._reader.finish())
+        if (stopped := self._reader.stopped()) is not None:
+            yield from self._split.end(stopped.reason)
+            self._stopped = self._split.stopped(stopped)
 
     async def end(self) -> Stopped:
-        """The end of the turn.
+        """The end of the turn, after `last_events`.
 
         Raises:
             LlmError: The reply ended without its end mark.
         """
-        stopped = self._reader.stopped()
+        stopped = self._stopped
         if stopped is None:
             raise self.broken(None)
         self._on_end()

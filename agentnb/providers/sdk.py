@@ -18,8 +18,9 @@ from agentnb.providers.error_mapping import ErrorMapping, Hints, unsendable_key
 from agentnb.providers.forms import Asking, Complaint, Form
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
-from agentnb.providers.reply import ReplyStream, replying
+from agentnb.providers.reply import Reader, ReplyStream, replying
 from agentnb.providers.servers import Server
+from agentnb.providers.thinking_in_text import ThinkingFilter
 
 if TYPE_CHECKING:
     import httpx2
@@ -89,6 +90,10 @@ class SdkClient:
     """The form of a server that has taught nothing."""
     server: Server
     """What is known of the server."""
+    reader: Callable[[CompletionRequest, Server], Reader]
+    """Reads the events of a reply."""
+    event_in: Callable[[str], Mapping[str, Any]]
+    """Parses one: see `ReplyStream`."""
     body_of: Callable[[CompletionRequest, Form, Server], dict[str, Any]]
     """Writes the JSON body of a request."""
     parts_sent: Callable[[CompletionRequest, Form, Server], list[str]]
@@ -163,13 +168,10 @@ class SdkClient:
                     may_forget = False
                 else:
                     break
-        return self.reply_to(request, response, asking.succeeded)
-
-    def reply_to(
-        self, request: CompletionRequest, response: httpx2.Response, on_end: Callable[[], None]
-    ) -> ReplyStream:
-        """The reply; `on_end` is called when it has ended whole."""
-        raise NotImplementedError
+        reader, split = self.reader(request, self.server), ThinkingFilter(request, self.server)
+        return ReplyStream(
+            response, reader, self.event_in, self.errors, split, on_end=asking.succeeded
+        )
 
     def without_refused(self, request: CompletionRequest) -> CompletionRequest:
         """The request without what this conversation was refused."""

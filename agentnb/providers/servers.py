@@ -22,6 +22,10 @@ class Server:
     """Models whose replies end with a reason: one without was cut."""
     thinks_in_text: set[str] = field(default_factory=set)
     """Models whose replies begin within the thinking, and have its end tag in their text."""
+    answers_at_once: set[str] = field(default_factory=set)
+    """Models that have answered without a tag of thinking: they are none of these."""
+    tags_thinking: set[tuple[str, str]] = field(default_factory=set)
+    """Models that think between tags in their text, with the tag that begins it."""
 
 
 _servers: dict[str, Server] = {}

@@ -1,14 +1,36 @@
 """Thinking that a server leaves in its model's text: `<think>…</think>` before the answer.
 
-Servers without a parser for reasoning send it so. It is told apart at the beginning of a reply
-only: a tag further on is text. Some templates open the thinking themselves, so that a reply holds
-the end tag alone. What came before it was shown as text by then, so that reply counts as broken,
-and the model's next replies are held back until their end tag.
+Servers without a parser for reasoning send it so. It is told apart here, after the reader of either
+dialect, and at the beginning of a reply only: a tag further on is text.
+
+Some templates open the thinking themselves, so that a reply holds the end tag alone. What came
+before it was shown as text by then, so such a reply counts as broken, and the model's next replies
+are held back until their end tag. That is for the first replies of a model: one that has answered
+without the tag means it as text.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from agentnb.core.types import (
+    Block,
+    CompletionRequest,
+    Message,
+    Stopped,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    ThinkingBlock,
+    ThinkingDelta,
+    ToolResultBlock,
+    ToolUse,
+)
+from agentnb.providers.limits import BadReply
+from agentnb.providers.servers import Server
 
 _PAIRS = {
     "<think>": "</think>",
@@ -21,50 +43,163 @@ _PAIRS = {
     "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
 }
 """As the parsers of vLLM and SGLang know them; of the last, the model is gpt-oss."""
-_ENDS = tuple(_PAIRS.values())
+_WORDS = ("<thinking>", "<thought>")
+"""These may also be what a person asked for: a reply that is nothing else is the answer."""
+_BEGINS, _ENDS = tuple(_PAIRS), tuple(_PAIRS.values())
 _OPENED_BY_TEMPLATES = {end: begin for begin, end in _PAIRS.items() if end != _ENDS[-1]}
+_ANY_END = "|".join(map(re.escape, _OPENED_BY_TEMPLATES))
 _LONE_END = re.compile(
-    rf"(?<![ \t`'\"])[ \t]*(?P<tag>{'|'.join(map(re.escape, _OPENED_BY_TEMPLATES))})"
-    r"(?![`'\".,;:!?)]|[ \t]+\S)"
+    rf"^[ \t]*(?P<line>{_ANY_END})[ \t]*$|(?P<tag>{_ANY_END})[ \t]*\n[ \t]*\n", re.MULTILINE
 )
-"""Not a tag that is quoted, or that stands among the words of a sentence."""
+"""On a line of its own, or before a blank line: else it is a part of what is said."""
 _LONGEST_END = max(map(len, _ENDS))
+_CUT = ("max_tokens", "model_context_window_exceeded")
 
 Piece = tuple[bool, str]
 """Whether it is thinking, and the piece."""
 
 
-class ThinkingInText:
-    """Splits a reply's text while it arrives.
+class ThinkingFilter:
+    """Tells thinking in the text from the answer, in the events of one reply.
 
     Args:
-        is_open: Whether the reply begins within the thinking, as this model's replies do.
+        request: What was asked: a tag that stands in it is text in the reply.
+        server: What its replies have shown. This one adds to it.
     """
 
-    def __init__(self, *, is_open: bool = False) -> None:
+    def __init__(self, request: CompletionRequest, server: Server) -> None:
+        self._request, self._server = request, server
+        self._split: _Split | None = None
+        self.is_done = server.is_vendors
+        """Whether all that comes is passed on as it is."""
+        self._thought: list[str] = []
+        self._size = 0
+        """Characters of the text that are no answer: thinking, its tags and blanks."""
+
+    def told_apart(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+        """The events, with the thinking in the text as thinking."""
+        for event in events:
+            if self.is_done:
+                yield event
+            elif type(event) is TextDelta:
+                if self._split is None:
+                    self._split = _Split(self._request, self._server)
+                self._size += len(event.text)
+                yield from self._pieces(self._split.feed(event.text))
+                self.is_done = self._split.is_text
+            elif type(event) is ThinkingDelta and self._split is None:
+                self.is_done = True  # the server separates it
+                yield event
+            else:
+                if isinstance(event, ToolUse):
+                    yield from self._rest(is_cut=False)
+                yield event
+
+    def end(self, reason: str) -> Iterator[StreamEvent]:
+        """What was held back, when the reply has ended for a reason."""
+        yield from self._rest(is_cut=reason in _CUT)
+
+    def stopped(self, stopped: Stopped) -> Stopped:
+        """The end, with the thinking in a block of its own.
+
+        Raises:
+            BadReply: The text held an end of thinking whose beginning the template has written.
+        """
+        model, server = self._request.model, self._server
+        if self._split is None:
+            return stopped
+        if self._size:
+            if self._split.begin:
+                server.tags_thinking.add((model, self._split.begin))
+            return replace(stopped, message=self._parted(stopped.message))
+        if model in server.answers_at_once:
+            return stopped
+        text = stopped.message.text
+        if _has_end(text) and not self._split.knows_tags:
+            server.thinks_in_text.add(model)
+            raise BadReply("thinking in the text, without its beginning")
+        if text.strip() and stopped.reason not in _CUT and not any(map(text.count, _ENDS)):
+            server.thinks_in_text.discard(model)
+            server.answers_at_once.add(model)
+        return stopped
+
+    def _pieces(self, pieces: Iterable[Piece]) -> Iterator[StreamEvent]:
+        for is_thinking, piece in pieces:
+            if is_thinking:
+                self._thought.append(piece)
+                yield ThinkingDelta(piece)
+            else:
+                self._size -= len(piece)
+                yield TextDelta(piece)
+
+    def _rest(self, *, is_cut: bool) -> Iterator[StreamEvent]:
+        if self._split is None or self.is_done:
+            return
+        yield from self._pieces(self._split.end(is_cut=is_cut))
+        if self._split.was_no_thinking:
+            self._thought = []
+        self.is_done = True
+
+    def _parted(self, message: Message) -> Message:
+        """The message with the thinking before its text."""
+        blocks: list[Block] = []
+        size, thought = self._size, "".join(self._thought)
+        for block in message.content:
+            if not isinstance(block, TextBlock):
+                blocks.append(block)
+                continue
+            if thought:
+                blocks.append(ThinkingBlock(thought))
+                thought = ""
+            if rest := block.text[size:]:
+                blocks.append(replace(block, text=rest))
+            size = max(0, size - len(block.text))
+        return replace(message, content=tuple(blocks))
+
+
+class _Split:
+    """Splits a reply's text while it arrives."""
+
+    def __init__(self, request: CompletionRequest, server: Server) -> None:
+        self._request, self._server = request, server
         self.is_text = False
         """Whether the beginning is decided and the answer goes on: all that comes is text."""
-        self.has_begun = False
         self.was_no_thinking = False
         """Whether what was taken for thinking turned out, at the end, to be the answer."""
-        self._is_open = is_open
-        """Whether the reply is taken for thinking, and no tag was seen yet."""
-        self._ends: tuple[str, ...] = ()
-        """The tags that may end the thinking; none outside of it."""
+        self.begin = ""
+        """The tag that began the thinking."""
+        self._is_words = False
+        """Whether it is one of `_WORDS`, and the only one."""
+        self._end = ""
+        """The tag that ends the thinking; none outside of it."""
         self._left = ""
         """What is not decided: it may be a part of a tag."""
-        self._whole = ""
-        """Of a reply that began within the thinking: if no end comes, it is the answer."""
+        self._blanks: list[str] = []
+        """Before the first word."""
         self._follows = False
         """Whether thinking has ended: blanks before the answer are left out."""
+        self._may_hold = request.model in server.thinks_in_text and not self.knows_tags
+        """Whether a reply that begins with no tag is taken for thinking."""
+        self._is_held = False
+        self._held: list[str] = []
+        """The whole reply, while it may be thinking and may be the answer."""
+
+    @property
+    def knows_tags(self) -> bool:
+        """Whether a text of the request holds a tag."""
+        return any(_stands_in(self._request, tag) for tag in _BEGINS)
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are decided now."""
-        self.has_begun = True
+        if self._may_hold or self._is_words:
+            self._held.append(text)
+        if not (self._left or self._end or self._is_held or text.strip()):
+            self._blanks.append(text)
+            return []
         self._left += text
-        if self._is_open:
-            self._whole += text
-        return self._think() if self._ends else self._begin()
+        if self._is_held:
+            return self._hold()
+        return self._think() if self._end else self._begin()
 
     def end(self, *, is_cut: bool) -> list[Piece]:
         """The rest, when the reply has ended.
@@ -72,62 +207,125 @@ class ThinkingInText:
         Args:
             is_cut: The reply ended at the limit of tokens: its end tag may be missing.
         """
-        left, self._left = self._left, ""
-        if self._is_open and not is_cut:
+        if self._is_held or (self._may_hold and not self.begin and not self._follows):
+            return self._end_of_held(is_cut=is_cut)
+        if self._end:
+            return _piece(True, self._left)
+        if self._follows and self._is_words and not is_cut:
             self.was_no_thinking = True
-            return _piece(False, self._whole)
-        if self._follows and not self._ends:
-            left = left.lstrip()
-        return _piece(bool(self._ends) or self._is_open, left)
+            return _piece(False, "".join(self._held))
+        text = self._left.lstrip() if self._follows else "".join(self._blanks) + self._left
+        return _piece(False, text)
 
     def _begin(self) -> list[Piece]:
         """At the beginning, and again after thinking: some templates open a second block."""
         begun = self._left.lstrip()
-        for begin, end in _PAIRS.items():
-            if begun.startswith(begin):
-                self._left, self._ends, self._is_open = begun[len(begin) :], (end,), False
-                return self._think()
-        if any(begin.startswith(begun) for begin in _PAIRS):
-            return []
-        if self._is_open:
-            self._ends = _ENDS
+        tag = next((tag for tag in _BEGINS if begun.startswith(tag)), "")
+        if tag and self._may_open(tag):
+            self._held = self._held or [*self._blanks, self._left]
+            self._is_words = tag in _WORDS and not self._follows
+            self.begin, self._end, self._left = tag, _PAIRS[tag], begun[len(tag) :]
+            self._may_hold = False
             return self._think()
-        if self._follows:
-            self._left = begun
+        if not tag and any(tag.startswith(begun) for tag in _BEGINS):
+            if not begun:
+                self._blanks, self._left = [*self._blanks, self._left], ""
+            return []
+        if self._may_hold and not self._follows:
+            self._is_held = True
+            return self._hold()
         self.is_text = True
-        text, self._left = self._left, ""
+        text = begun if self._follows else "".join(self._blanks) + self._left
+        self._left, self._blanks, self._held = "", [], []
         return _piece(False, text)
 
+    def _may_open(self, tag: str) -> bool:
+        """Whether a tag begins thinking, not an answer about such tags."""
+        if not _stands_in(self._request, tag):
+            return True
+        return not self._follows and (self._request.model, tag) in self._server.tags_thinking
+
     def _think(self) -> list[Piece]:
-        found = [(at, end) for end in self._ends if (at := self._left.find(end)) >= 0]
-        if found:
-            at, end = min(found)
+        end = self._end
+        if (at := self._left.find(end)) >= 0:
             thought, self._left = self._left[:at], self._left[at + len(end) :]
-            self._follows, self._is_open, self._ends = True, False, ()
+            self._follows, self._end, self._blanks = True, "", []
             return [*_piece(True, thought), *self._begin()]
-        keep = _possible_tag(self._left, self._ends)
+        keep = _possible_tag(self._left, end)
         thought, self._left = self._left[: len(self._left) - keep], self._left[-keep:] * bool(keep)
         return _piece(True, thought)
 
+    def _hold(self) -> list[Piece]:
+        """Wait for the end tag of thinking that the template has opened; a typed answer's end."""
+        if self._request.output_schema is not None or (found := _first_end(self._left)) is None:
+            self._left = self._left[-_LONGEST_END:]
+            return []
+        at, end = found
+        whole, after = "".join(self._held), self._left[at + len(end) :]
+        self._left, self._held, self._is_held, self._may_hold = after, [], False, False
+        self._follows, self._blanks = True, []
+        return [*_piece(True, whole[: len(whole) - len(after) - len(end)]), *self._begin()]
 
-def has_lone_end(text: str) -> bool:
-    """Whether a text that began as an answer holds the end of thinking that it does not begin.
+    def _end_of_held(self, *, is_cut: bool) -> list[Piece]:
+        whole = "".join(self._held)
+        found = _first_end(whole)
+        # A typed answer may hold the tag as text.
+        if found is not None and not (self._request.output_schema is not None and _is_json(whole)):
+            at, end = found
+            return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(end) :].lstrip())]
+        self.was_no_thinking = not is_cut
+        return _piece(is_cut, whole)
 
-    The first end tag decides: not in code, and with no opening tag before it.
+
+def _has_end(text: str) -> bool:
+    """Whether a text holds the end of thinking that it does not begin; the first tag decides.
+
+    Not in code, in JSON, or after an opening tag.
     """
     if (found := _LONE_END.search(text)) is None:
         return False
-    begin = _OPENED_BY_TEMPLATES[found["tag"]]
-    return begin not in text[: found.start()] and text.count("```", 0, found.start()) % 2 == 0
+    tag: str = found["line"] or found["tag"]
+    at = text.index(tag, found.start())
+    before = text[:at]
+    is_first = tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
+    is_code = before.count("```") % 2 == 1 or before.lstrip().startswith(("{", "[", '"'))
+    return is_first and not is_code
+
+
+def _first_end(text: str) -> tuple[int, str] | None:
+    """The first end tag, and where it is."""
+    return min(((at, end) for end in _ENDS if (at := text.find(end)) >= 0), default=None)
+
+
+def _stands_in(request: CompletionRequest, tag: str) -> bool:
+    """Whether a text of the request holds a tag of thinking, or its end."""
+    tags = tag, _PAIRS[tag]
+    texts = [request.system] + [
+        block.text
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, TextBlock | ToolResultBlock)
+    ]
+    return any(tag in text for text in texts for tag in tags)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _piece(is_thinking: bool, text: str) -> list[Piece]:
     return [(is_thinking, text)] if text else []
 
 
-def _possible_tag(text: str, tags: tuple[str, ...]) -> int:
-    """How many characters at the end may be the beginning of a tag."""
-    for length in range(min(_LONGEST_END - 1, len(text)), 0, -1):
-        if any(tag.startswith(text[-length:]) for tag in tags):
-            return length
+def _possible_tag(text: str, tag: str) -> int:
+    """How many characters at the end may be the beginning of the tag."""
+    at = text.find(tag[0], max(0, len(text) - len(tag) + 1))
+    while at >= 0:
+        if tag.startswith(text[at:]):
+            return len(text) - at
+        at = text.find(tag[0], at + 1)
     return 0

@@ -46,7 +46,9 @@ from agentnb.providers.json_values import tool_input
 from agentnb.providers.limits import BadReply, TooLarge
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import ReplyStream
+from agentnb.providers.servers import Server
 from agentnb.providers.sse import EventLines
+from agentnb.providers.thinking_in_text import ThinkingFilter
 from agentnb.providers.unpacking import Unpacking
 from agentnb.record import load_run
 from agentnb.runtime import get_runtime
@@ -590,7 +592,8 @@ async def test_loop_has_its_turn_while_few_bytes_become_many() -> None:
     response = httpx2.Response(
         200, headers={"content-encoding": "gzip"}, extensions={BODY: Whole()}
     )
-    reply = ReplyStream(response, ReplyReader(HELLO), event_in, MAPPING)
+    split = ThinkingFilter(HELLO, Server())
+    reply = ReplyStream(response, ReplyReader(HELLO), event_in, MAPPING, split, lambda: None)
     turns: list[int] = []
     pieces = [await reply.read()]
     while pieces[-1]:

@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentnb.core.errors import StreamBroken
 from agentnb.core.types import (
     CompletionRequest,
     Message,
+    Role,
     Stopped,
+    StreamEvent,
     TextBlock,
     TextDelta,
     ThinkingBlock,
     ThinkingDelta,
+    ToolResultBlock,
     user_message,
 )
+from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.limits import BadReply
+from agentnb.providers.openai import OpenAIProvider
 from agentnb.providers.openai_wire import (
     ReplyReader,
     body_of,
     event_in,
 )
 from agentnb.providers.servers import Server
-from agentnb.providers.thinking_in_text import ThinkingInText
+from agentnb.providers.thinking_in_text import ThinkingFilter
+from tests.loopback import LoopbackServer, Reply
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 ALOUD = {
@@ -43,27 +53,45 @@ ALOUD = {
     ),
     "<think>\n\n</think>\n\n<think>hm</think>\nParis": ("\n\nhm", "Paris"),
     "<think>hm</think>\n <th": ("hm", "<th"),
+    "<think>a</think><thinking>b</thinking>\n": ("ab", ""),
     "<think>a < b </thin</think> Paris </think>": ("a < b </thin", "Paris </think>"),
     "<think>never closed </th": ("never closed </th", ""),
 }
 PLAIN = ["Paris", "<p>Paris</p>", "<", " ", "Write `<think>` first.", "<b><think>x</think></b>", ""]
 
 
-def read(habits: Server, *contents: str, finish: str = "stop", **first: str) -> Stopped | None:
-    reader = ReplyReader(HELLO, habits)
-    deltas = [first, *({"content": each} for each in contents)]
-    for delta in deltas:
-        chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-        list(reader.read(event_in(json.dumps(chunk))))
-    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
-    list(reader.read(event_in(json.dumps(end))))
-    list(reader.finish())
-    return reader.stopped()
+def heard(
+    server: Server,
+    *contents: str,
+    finish: str = "stop",
+    request: CompletionRequest = HELLO,
+    **first: str,
+) -> list[StreamEvent]:
+    """The events of a chat completion."""
+    reader, split = ReplyReader(request, server), ThinkingFilter(request, server)
+    deltas = [(first, None), *(({"content": each}, None) for each in contents), ({}, finish)]
+    events: list[StreamEvent] = []
+    for delta, reason in deltas:
+        chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+        events += split.told_apart(reader.read(event_in(json.dumps(chunk))))
+    events += split.told_apart(reader.finish())
+    if (stopped := reader.stopped()) is not None:
+        events += split.end(stopped.reason)
+        events.append(split.stopped(stopped))
+    return events
 
 
-def content_of(stopped: Stopped | None) -> tuple[str, str]:
+def read(server: Server, *contents: str, finish: str = "stop", **more: Any) -> Stopped:
+    events = heard(server, *contents, finish=finish, **more)
+    stopped = events[-1]
+    assert isinstance(stopped, Stopped)
+    said = "".join(event.text for event in events if type(event) is TextDelta)
+    assert said == stopped.message.text, "what was shown is the answer"
+    return stopped
+
+
+def content_of(stopped: Stopped) -> tuple[str, str]:
     """The thinking and the text of a reply."""
-    assert stopped is not None
     blocks = stopped.message.content
     assert all(b.extra is None for b in blocks if isinstance(b, ThinkingBlock))
     thought = "".join(b.text for b in blocks if isinstance(b, ThinkingBlock))
@@ -87,28 +115,34 @@ def test_text_without_thinking_stays_as_it_is(said: str, size: int) -> None:
 
 
 def test_answer_streams_while_it_comes() -> None:
-    split = ThinkingInText()
+    split = ThinkingFilter(HELLO, Server())
 
-    assert split.feed("Par") == [(False, "Par")]
-    assert split.is_text
+    assert list(split.told_apart([TextDelta("Par")])) == [TextDelta("Par")]
+    assert split.is_done
+
+
+def test_thinking_streams_while_it_comes() -> None:
+    split = ThinkingFilter(HELLO, Server())
+
+    events = split.told_apart([TextDelta("<thi"), TextDelta("nk>hm"), TextDelta("m</th")])
+    assert list(events) == [ThinkingDelta("hm"), ThinkingDelta("m")]
 
 
 def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
-    habits = Server()
+    server = Server()
     said = "I wonder.\n</think>\n\nParis"
     with pytest.raises(BadReply):
-        read(habits, said)
+        read(server, said)
 
-    assert content_of(read(habits, said)) == ("I wonder.\n", "Paris")
-    assert content_of(read(habits, *said)) == ("I wonder.\n", "Paris")
-    assert content_of(read(habits, "Par", "is")) == ("", "Paris")
+    assert content_of(read(server, said)) == ("I wonder.\n", "Paris")
+    assert content_of(read(server, *said)) == ("I wonder.\n", "Paris")
+    assert content_of(read(server, "Par", "is")) == ("", "Paris")
 
 
 @pytest.mark.parametrize(
-    "said",
-    ["hm</think>Paris", "hm\n</think>Paris", "hm.</think>\n\nParis", "hm\n</think>", "h[/THINK]P"],
+    "said", ["hm.</think>\n\nParis", "hm.</think> \n \nParis", "hm\n </think>", "h\n[/THINK]\nP"]
 )
-def test_lone_end_tag_is_known_however_the_lines_are_broken(said: str) -> None:
+def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: str) -> None:
     with pytest.raises(BadReply):
         read(Server(), said)
 
@@ -116,21 +150,105 @@ def test_lone_end_tag_is_known_however_the_lines_are_broken(said: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
+        "hello</think>world",
+        "a</think>\nb",
+        "hm\n</think>Paris",
         "Write:\n```\n</think>\n```\n",
         "Write:\n<think>\nan idea\n</think>\nand then the answer.",
         "Close it by `</think>` at the end.",
         "Close it by </think> at the end.",
         "Close it by </think>.",
+        '{"text": "hm\n</think>\n\nParis"}',
+        '["hm",\n"\n</think>\n"]',
+        "| a | b |\n|---|---|\n| x | </think> |\n\n",
     ],
 )
 def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
     assert content_of(read(Server(), said)) == ("", said)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        replace(HELLO, messages=(user_message("Clean: hm\n</think>\n\nParis"),)),
+        replace(HELLO, system="Think between <think> and </think>, and show it."),
+        replace(HELLO, messages=(Message(Role.USER, (ToolResultBlock("t", "a</think>b"),)),)),
+    ],
+    ids=["message", "system", "tool result"],
+)
+def test_tag_that_stands_in_the_request_is_text(asked: CompletionRequest) -> None:
+    for said in ("hm\n</think>\n\nParis", "<think>hm</think>Paris"):
+        for server in (Server(), Server(thinks_in_text={"m"})):
+            assert content_of(read(server, said, request=asked)) == ("", said)
+            assert content_of(read(server, *said, request=asked)) == ("", said)
+
+
+def test_model_that_thinks_between_tags_does_so_whatever_is_asked() -> None:
+    server, said = Server(), "<think>hm</think>Paris"
+    read(server, said)
+    asked = replace(HELLO, messages=(user_message("Clean <think>a</think>b"),))
+
+    assert content_of(read(server, said, request=asked)) == ("hm", "Paris")
+    twice = "<think>hm</think><think>a</think>b"
+    assert content_of(read(server, twice, request=asked)) == ("hm", "<think>a</think>b")
+
+
+def test_model_is_marked_by_its_first_replies_only() -> None:
+    server, said = Server(), "I wonder.\n</think>\n\nParis"
+    read(server, "Paris")
+
+    assert content_of(read(server, said)) == ("", said)
+
+
+def test_mark_falls_with_a_reply_without_the_tag() -> None:
+    server = Server(thinks_in_text={"m"})
+
+    assert content_of(read(server, "It is", " Paris")) == ("", "It is Paris")
+    events = heard(server, "It is", " Paris")
+    assert events[:2] == [TextDelta("It is"), TextDelta(" Paris")], "and it streams again"
+    assert content_of(read(server, "It is Par", finish="length")) == ("", "It is Par")
+
+
+def test_answer_that_was_held_back_is_counted_once() -> None:
+    events = heard(Server(thinks_in_text={"m"}), "It is", " Paris")
+
+    assert events[:-1] == [TextDelta("It is Paris")]
+
+
+@pytest.mark.parametrize("size", [1, 99])
+def test_typed_answer_is_tried_whole(size: int) -> None:
+    typed = replace(HELLO, output_schema={"type": "object"})
+    whole = '{"text": "hello</think>\\n\\nworld"}'
+    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
+    for server in (Server(), Server(thinks_in_text={"m"})):
+        assert content_of(read(server, *pieces, request=typed)) == ("", whole)
+
+    thought = f"hm</think>{whole}"
+    pieces = [thought[at : at + size] for at in range(0, len(thought), size)]
+    server = Server(thinks_in_text={"m"})
+    assert content_of(read(server, *pieces, request=typed)) == ("hm", whole)
+
+
+def test_reply_of_words_between_tags_and_nothing_else_is_the_answer() -> None:
+    for said in ("<thought>Be bold.</thought>", " <thinking>Hm.</thinking>\n"):
+        assert content_of(read(Server(), *said)) == ("", said)
+        assert content_of(read(Server(), said)) == ("", said)
+
+
+def test_many_blanks_are_read_in_linear_time() -> None:
+    many = 30_000
+    blanks = [" "] * many
+
+    assert content_of(read(Server(), *blanks, "Paris")) == ("", " " * many + "Paris")
+    pieces = ["<think>hm</think>", *blanks, "Paris"]
+    assert content_of(read(Server(), *pieces)) == ("hm", "Paris")
+
+
 @pytest.mark.parametrize("size", [1, 4, 99])
 @pytest.mark.parametrize(
     ("said", "finish", "content"),
     [
+        ("\n I wonder</think>\n\nParis", "stop", ("\n I wonder", "Paris")),
         ("I wonder, 2 + 2", "length", ("I wonder, 2 + 2", "")),
         ("I wonder </thin", "length", ("I wonder </thin", "")),
         ("I wonder, 2 + 2", "stop", ("", "I wonder, 2 + 2")),
@@ -143,30 +261,47 @@ def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
 def test_reply_of_a_model_whose_template_opens_the_thinking(
     said: str, finish: str, content: tuple[str, str], size: int
 ) -> None:
-    habits = Server(thinks_in_text={"m"})
+    server = Server(thinks_in_text={"m"})
     pieces = [said[at : at + size] for at in range(0, len(said), size)]
 
-    assert content_of(read(habits, *pieces, finish=finish)) == content
+    assert content_of(read(server, *pieces, finish=finish)) == content
 
 
 def test_server_that_separates_thinking_has_none_in_its_text() -> None:
     said = "<think>x</think>Paris"
 
     assert content_of(read(Server(is_vendors=True), said)) == ("", said)
-    stopped = read(Server(), said, reasoning_content="Hm.")
-    assert stopped is not None
-    assert stopped.message.text == said
+    assert read(Server(), said, reasoning_content="Hm.").message.text == said
 
 
-def test_thinking_in_the_text_is_shown_as_thinking_and_never_sent_back() -> None:
-    reader = ReplyReader(HELLO)
-    delta = {"content": "<think>a thought</think>Paris"}
-    chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": "stop"}]}
-    events = list(reader.read(event_in(json.dumps(chunk))))
-
-    assert events == [ThinkingDelta("a thought"), TextDelta("Paris")]
-    stopped = reader.stopped()
-    assert stopped is not None
+def test_thinking_in_the_text_is_never_sent_back() -> None:
+    stopped = read(Server(), "<think>a thought</think>Paris")
     messages: tuple[Message, ...] = (*HELLO.messages, stopped.message, user_message("And?"))
+
     body = body_of(CompletionRequest("m", "", messages))
     assert body["messages"][1] == {"role": "assistant", "content": "Paris"}
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages"])
+async def test_thinking_in_the_text_is_told_apart_in_both_dialects(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    said = ["<think>\nhm</think>\n\nParis", "one\n</think>\n\ntwo"]
+    replies = [Reply(text=each, chunk=3) for each in [*said, said[1], said[1]]]
+    with LoopbackServer({"": replies}) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-a-real-key")
+        provider = OpenAIProvider() if dialect == "chat" else AnthropicProvider()
+        async with contextlib.aclosing(provider):
+
+            async def answer() -> tuple[str, str]:
+                async with contextlib.aclosing(provider.stream(HELLO)) as stream:
+                    end = [event async for event in stream][-1]
+                assert isinstance(end, Stopped)
+                return content_of(end)
+
+            assert await answer() == ("\nhm", "Paris")
+            with pytest.raises(StreamBroken, match="without its beginning"):
+                await answer()
+            assert await answer() == ("one\n", "two")
