@@ -88,6 +88,9 @@ class AgentView(Shown):
     is_whole: bool
     """Whether `messages` and `tool_calls` are complete so far. False while a call or a tool call
     is open, if the process died in one, and in older files, which lack some of it."""
+    notes: tuple[str, ...]
+    """What else is to be known, one line each: tasks not followed, another model of its chain, a
+    cut answer, what its provider notes of a reply."""
 
     def __repr__(self) -> str:
         path = visible(self.path, 60)
@@ -201,6 +204,7 @@ def _view(
         subtree_usage=subtree_usage,
         subtree_cost=costs[1],
         is_whole=messages_are_whole and all(tools_are_whole),
+        notes=tuple(agent.notes),
     )
 
 

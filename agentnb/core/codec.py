@@ -87,12 +87,12 @@ def _plain_parts(value: Any, inside: set[int], text: _Text) -> Any:
             "name": text(value.name),
         }
     if cls.__module__ in _OURS and dataclasses.is_dataclass(cls):
-        tag = {"kind": _kind_of(cls)} if cls in _tagged() else {}
-        fields = {name: getattr(value, name) for name in _names_of(cls)}
-        for name in _later_names_of(cls):
-            if fields[name] in (None, ""):
-                del fields[name]
-        return tag | {name: _plain(item, inside, text) for name, item in fields.items()}
+        fields: dict[str, Any] = {"kind": _kind_of(cls)} if cls in _tagged() else {}
+        for name in _names_of(cls):
+            # Blocks of older records have no `extra`: it is left out where there is none.
+            if (item := getattr(value, name)) is not None or name != "extra":
+                fields[name] = _plain(item, inside, text)
+        return fields
     return text(_text(value))
 
 
@@ -328,13 +328,6 @@ def _kind_of(cls: type) -> str:
 def _names_of(cls: type) -> tuple[str, ...]:
     """A class's fields except `kind`."""
     return tuple(field.name for field in dataclasses.fields(cls) if field.name != "kind")
-
-
-@cache
-def _later_names_of(cls: type) -> tuple[str, ...]:
-    """Fields of blocks that older records do not have: left out where they are empty."""
-    is_block = cls in get_args(types.Block)
-    return tuple(name for name in _names_of(cls) if is_block and name == "extra")
 
 
 @cache

@@ -186,7 +186,7 @@ class ModelCallFinished:
     stop_reason: str | None = None
     """`None` if the reply is not complete."""
     error: str | None = None
-    """With a `stop_reason`: the reply is complete, and something went wrong after it."""
+    """With a `stop_reason`: the reply is complete, and this is to be known of it."""
     message: Message | None = None
     """The reply, as it is sent back to the model; only its text if it was cut off. `None` if
     nothing arrived, and in older records."""

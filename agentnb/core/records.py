@@ -252,7 +252,8 @@ class CallRecord:
     estimate_error: int = 0
     """See `agentnb.core.events.ModelCallFinished`."""
     not_closed: str | None = None
-    """The error in closing the stream of a complete reply, which is not an `error`."""
+    """What a person should know of a complete reply, which is not an `error`: that its stream was
+    not closed, or a note of its provider's."""
 
     @property
     def limits(self) -> tuple[int, int]:

@@ -179,7 +179,8 @@ class AgentState:
     error: str | None = None
     waiting_for: str | None = None
     notes: list[str] = field(default_factory=list)
-    """Spawns and tasks that were not followed, failovers, a cut answer: one line each."""
+    """Spawns and tasks that were not followed, failovers, a cut answer, what providers note of
+    their replies: one line each."""
     spawned_at_s: float = 0.0
     seen_at_s: float = 0.0
     """Time of its newest event."""
@@ -266,11 +267,9 @@ def describe(
         said = visible(activity.newest_tool.said, LINE_LENGTH) if with_reports else ""
         tool = f"tool {activity.tool_words}" + (f": {said}" if said else "")
         return ", ".join(filter(None, (tool, at_work)))
-    if at_work:
-        return at_work
-    if activity.synthesising and activity.is_calling:
+    if not at_work and activity.synthesising and activity.is_calling:
         return f"combining {activity.synthesising} results"
-    return ""
+    return at_work
 
 
 class TreeFold:
@@ -382,6 +381,8 @@ class TreeFold:
             case AgentTold():
                 agent.notes.append(one_line(f"received a note: {event.text}", limit=80))
             case ModelCallFinished():
+                if event.stop_reason is not None and event.error:
+                    agent.notes.append(one_line(event.error, limit=200))
                 agent.tokens_used += event.usage.total_tokens
                 for usage in (agent.usage, self._usage):
                     usage[event.model] = usage.get(event.model, Usage()) + event.usage

@@ -406,6 +406,8 @@ class Stopped:
     """`end_turn`, `tool_use`, `max_tokens`, `refusal`, or another of the provider's."""
     message: Message
     """The assistant's message, as it must be sent back."""
+    note: str = ""
+    """What a person should know of the end, as a sentence; empty for nothing."""
 
 
 StreamEvent = TextDelta | ThinkingDelta | ToolUse | Usage | Stopped

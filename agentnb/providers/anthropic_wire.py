@@ -15,7 +15,6 @@ from typing import Any
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
 from agentnb.core.prompt import asked_in_words
-from agentnb.core.text import literal, short_reason
 from agentnb.core.types import (
     MALFORMED_INPUT,
     Block,
@@ -36,6 +35,7 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.ends import CUT, checked, our_word, said
 from agentnb.providers.forms import TOOL_CHOICE, TOOLS, UNSIGNED, Form
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
@@ -46,7 +46,7 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
-from agentnb.providers.kept_fields import KeptFields, fields_for, names_for
+from agentnb.providers.kept_fields import KeptFields, fields_for, left_out, names_for
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 from agentnb.providers.reply import BrokeOff
 from agentnb.providers.servers import Server
@@ -55,10 +55,6 @@ _MIN_CACHED_BYTES = 4096
 """Four bytes to a token: no model of the API caches a prefix below 1024 tokens."""
 _NOTHING_SAID = "(no output)"
 """The text of a message without words: the API refuses an empty one."""
-_CUT = ("max_tokens", "model_context_window_exceeded", "refusal")
-"""Stop reasons after which the last content block may be a fragment."""
-_WHOLE = ("end_turn", "stop_sequence", "tool_use", "pause_turn")
-"""The other stop reasons. After one that is not known, nobody can say what is missing."""
 
 
 # -- requests ---------------------------------------------------------------------------------
@@ -295,8 +291,7 @@ class ReplyReader:
             case "content_block_stop":
                 yield from self._close(self._part(data))
             case "message_delta":
-                if reason := data["delta"].get("stop_reason"):
-                    self._reason = short_reason(reason)
+                self._reason = said(data["delta"].get("stop_reason")) or self._reason
                 yield from self._decide()
                 yield from self._count(data.get("usage"), is_final=True)
             case "message_stop":
@@ -324,15 +319,15 @@ class ReplyReader:
         blocks = [block for part in parts if (block := part.block(home)) is not None]
         if any(isinstance(block, ThinkingBlock) and block.signature for block in blocks):
             self._server.signs = True
-        calls = [part for part in self._parts.values() if part.kind == "tool_use"]
-        reason = self._reason or "end_turn"
-        if reason not in (*_CUT, *_WHOLE):
-            raise BadReply(f"the unknown stop reason {literal(reason)}")
-        if reason not in _CUT and any(part.call is None for part in calls):
+        calls = [part for part in parts if part.kind == "tool_use"]
+        has_answer = any(not isinstance(block, ThinkingBlock) for block in blocks)
+        notes = [checked(self._reason, self._server, self._request.model, has_answer=has_answer)]
+        notes.append(left_out([name for part in parts for name in part.others.dropped]))
+        reason = our_word(self._reason, has_calls=bool(calls))
+        if reason not in CUT and any(part.call is None for part in calls):
             raise BadReply("a tool call without an end")
-        if calls and reason == "end_turn":  # as some servers end a turn with a forced tool
-            reason = "tool_use"
-        return Stopped(reason, Message(Role.ASSISTANT, tuple(blocks)))
+        message = Message(Role.ASSISTANT, tuple(blocks))
+        return Stopped(reason, message, " ".join(filter(None, notes)))
 
     def _count(self, raw: object, *, is_final: bool = False) -> Iterator[Usage]:
         if known := known_counts(raw, _USAGE_FIELDS):
@@ -369,7 +364,7 @@ class ReplyReader:
     def _decide(self) -> Iterator[ToolUse]:
         """Report the undecided tool call unless the reply was cut there."""
         part, self._undecided = self._undecided, None
-        if part is not None and self._reason not in _CUT:
+        if part is not None and our_word(self._reason, has_calls=True) not in CUT:
             yield from part.finish_call()
 
 

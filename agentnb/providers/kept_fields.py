@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from agentnb.core.text import literal
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS
 
@@ -169,3 +170,12 @@ def fields_for(
 def names_for(extra: Mapping[str, Any] | None, home: str) -> list[str]:
     """The names of these fields."""
     return list(extra.get(home, {})) if extra else []
+
+
+def left_out(names: list[str]) -> str:
+    """The note for fields that passed a limit; empty for none."""
+    if not names:
+        return ""
+    shown = ", ".join(literal(name, 60) for name in names[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"Left out of the reply, since they are too large to be kept: {shown}{more}."

@@ -15,7 +15,6 @@ from typing import Any
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
 from agentnb.core.prompt import asked_in_words
-from agentnb.core.text import literal, short_reason
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -34,6 +33,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
+from agentnb.providers.ends import CUT, checked, our_word, said
 from agentnb.providers.forms import (
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
@@ -50,7 +50,7 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
-from agentnb.providers.kept_fields import KeptFields, fields_for, names_for
+from agentnb.providers.kept_fields import KeptFields, fields_for, left_out, names_for
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import ToolCalls
 from agentnb.providers.reply import BrokeOff
@@ -232,31 +232,6 @@ def event_in(data: str) -> Mapping[str, Any]:
     return chunk
 
 
-_REASONS = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "refusal",
-    # The words of other servers and gateways.
-    "eos": "end_turn",
-    "eos_token": "end_turn",
-    "end_turn": "end_turn",
-    "stop_sequence": "end_turn",
-    "complete": "end_turn",
-    "max_tokens": "max_tokens",
-    "model_length": "max_tokens",
-    "tool_use": "tool_use",
-    "safety": "refusal",
-    "recitation": "refusal",
-    "blocklist": "refusal",
-    "prohibited_content": "refusal",
-    "sensitive": "refusal",
-}
-"""By finish reason, in lower case. One that is not known says that the reply broke off. Of the
-refusals all but the first are those of bridges to Gemini, and the last is GLM's."""
-_NO_REASONS = ("null", "none")
-"""Sent by some servers with each chunk before the last."""
 _READ_FIELDS = frozenset(
     (
         *("role", "content", "refusal", "tool_calls", "function_call"),
@@ -268,8 +243,6 @@ _READ_FIELDS = frozenset(
 """Fields of a delta that are not kept to be sent back."""
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either name, or both."""
-_CUT = ("max_tokens", "refusal")
-"""Stop reasons after which the last tool call may be a fragment."""
 
 
 class ReplyReader:
@@ -285,8 +258,6 @@ class ReplyReader:
         self.is_complete = self.is_whole = False
         self._request = request
         self._server = server = server or Server()
-        self.note = ""
-        """What a person should know of the reply's end; empty for nothing."""
         self._thinking_field = ""
         self._others = KeptFields(_READ_FIELDS)
         self._has_begun = self._has_refused = False
@@ -324,12 +295,10 @@ class ReplyReader:
             if not choice.get("index"):  # others were not asked for
                 self._has_begun = True
                 events += self._grow(choice.get("delta") or self._message_in(choice))
-                reason = choice.get("finish_reason")
-                if reason and reason not in _NO_REASONS:
+                if reason := said(choice.get("finish_reason")):
                     self.is_whole = True
-                    self._server.ends_with_reason.add(self._request.model)
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
-                        self._reason = short_reason(reason)
+                        self._reason = reason
         return events
 
     def _message_in(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -371,7 +340,7 @@ class ReplyReader:
             yield ThinkingDelta(left)
         if left := self._text.end():
             yield TextDelta(left)
-        self._called = self._calls.whole(is_cut=self._our_reason in _CUT)
+        self._called = self._calls.whole(is_cut=self._our_reason in CUT)
         for call in self._called:
             yield ToolUse(call.id, call.name, call.input)
         if self._usage and (last := self._total(is_final=True)) != self._reported:
@@ -381,13 +350,10 @@ class ReplyReader:
         """The end of the turn; `None` when neither a finish reason nor `[DONE]` came."""
         if not self.is_whole:
             return None
-        if _name_of(self._reason) not in _REASONS:
-            raise BadReply(f"the unknown finish reason {literal(self._reason)}")
         text, thinking = str(self._text), str(self._thinking)
-        if self._reason is None:
-            if not self._may_lack_reason(text):
-                raise BadReply("an end without a finish reason")
-            self.note = "The server did not say why its reply ended, so it may be cut."
+        has_answer, model = bool(text or self._called), self._request.model
+        notes = [checked(self._reason, self._server, model, has_answer=has_answer)]
+        notes.append(left_out([*self._others.dropped, *self._calls.dropped]))
         blocks: list[Block] = []
         if thinking:
             extra = {self._server.home: {self._thinking_field: None}}
@@ -396,18 +362,12 @@ class ReplyReader:
             blocks.append(OpaqueBlock(self._server.home, fields))
         if text:
             blocks.append(TextBlock(text))
-        return Stopped(self._our_reason, Message(Role.ASSISTANT, (*blocks, *self._called)))
-
-    def _may_lack_reason(self, text: str) -> bool:
-        """Whether a reply may be whole without a finish reason: from a server that sends none."""
-        is_rule = self._request.model in self._server.ends_with_reason
-        return bool(text or self._called) and not is_rule
+        message = Message(Role.ASSISTANT, (*blocks, *self._called))
+        return Stopped(self._our_reason, message, " ".join(filter(None, notes)))
 
     @property
     def _our_reason(self) -> str:
-        """The stop reason in our words; some servers send `stop`, or nothing, with tool calls."""
-        reason = _REASONS.get(_name_of(self._reason), "")
-        return reason if reason in _CUT or not self._calls else "tool_use"
+        return our_word(self._reason, has_calls=bool(self._calls))
 
     # -- usage --------------------------------------------------------------------------------
 
@@ -437,11 +397,6 @@ class ReplyReader:
         if is_final and not output:
             output = tokens_in(self._text.size + self._thinking.size + self._calls.size)
         return Usage(prompt - cached - written, output, written, cached)
-
-
-def _name_of(reason: str | None) -> str:
-    """A finish reason as `_REASONS` has it; `stop` for none."""
-    return (reason or "stop").lower().replace("-", "_")
 
 
 _USAGE_FIELDS = {

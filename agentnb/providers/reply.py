@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentnb.core.errors import LlmError
@@ -72,6 +73,7 @@ class ReplyStream:
     Args:
         event_in: Parses an event's data; raises `BadReply` and `BrokeOff`.
         split: Tells thinking in the text from the answer.
+        note: What is to be known of the request that it answers, as a sentence.
         on_end: Called when the reply has ended whole.
     """
 
@@ -82,9 +84,10 @@ class ReplyStream:
         event_in: Callable[[str], Mapping[str, Any]],
         errors: ErrorMapping,
         split: ThinkingFilter,
-        on_end: Callable[[], None],
+        note: str = "",
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        self._split, self._on_end = split, on_end
+        self._split, self._note, self._on_end = split, note, on_end
         self._stopped: Stopped | None = None
         self._body = bytes_of(response)
         self._response, self._errors = response, errors
@@ -158,7 +161,9 @@ class ReplyStream:
         yield from self._split.told_apart(self._reader.finish())
         if (stopped := self._reader.stopped()) is not None:
             yield from self._split.end(stopped.reason)
-            self._stopped = self._split.stopped(stopped)
+            stopped = self._split.stopped(stopped)
+            notes = filter(None, (self._note, stopped.note))
+            self._stopped = replace(stopped, note=" ".join(notes))
 
     async def end(self) -> Stopped:
         """The end of the turn, after `last_events`.

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import httpx2
 
 _CONNECT_S = 10.0
+_FORGOTTEN = (
+    "The server refused earlier thinking of this conversation, which is left out from now on."
+)
 K = TypeVar("K", bound="SdkClient")
 
 
@@ -151,7 +154,7 @@ class SdkClient:
         """
         given = without_surrogates(request.extra)
         asking = Asking((self.server.home, request.model), self.usual_form, given)
-        may_forget = True
+        may_forget, note = True, ""
         with self.llm_errors():
             while True:
                 sent = self.without_refused(request)
@@ -166,11 +169,12 @@ class SdkClient:
                     if not may_forget or not self.refuses_thinking(complaint, sent):
                         raise
                     may_forget = False
+                    note = _FORGOTTEN
                 else:
                     break
         reader, split = self.reader(request, self.server), ThinkingFilter(request, self.server)
         return ReplyStream(
-            response, reader, self.event_in, self.errors, split, on_end=asking.succeeded
+            response, reader, self.event_in, self.errors, split, note=note, on_end=asking.succeeded
         )
 
     def without_refused(self, request: CompletionRequest) -> CompletionRequest:

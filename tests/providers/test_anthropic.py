@@ -51,6 +51,7 @@ from agentnb.core.types import (
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.anthropic_wire import body_of
 from agentnb.providers.client_pool import settings_of
+from agentnb.providers.ends import MAY_BE_CUT
 from agentnb.providers.servers import Server
 from tests.loopback import Event, LoopbackServer, Reply, Step, ToolCall, input_tokens, signature_of
 
@@ -411,7 +412,7 @@ async def test_tool_call_without_arguments_counts_when_no_stop_reason_came(
         events = await events_of(provider)
 
     message = Message(Role.ASSISTANT, (ToolUseBlock("t0", "look", {}),))
-    assert events == [ToolUse("t0", "look", {}), Stopped("tool_use", message)]
+    assert events == [ToolUse("t0", "look", {}), Stopped("tool_use", message, MAY_BE_CUT)]
 
 
 @pytest.mark.parametrize("partial", ['{"at', "[1]", '"at"', "null", '{"at": NaN}'])

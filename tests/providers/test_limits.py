@@ -593,7 +593,7 @@ async def test_loop_has_its_turn_while_few_bytes_become_many() -> None:
         200, headers={"content-encoding": "gzip"}, extensions={BODY: Whole()}
     )
     split = ThinkingFilter(HELLO, Server())
-    reply = ReplyStream(response, ReplyReader(HELLO), event_in, MAPPING, split, lambda: None)
+    reply = ReplyStream(response, ReplyReader(HELLO), event_in, MAPPING, split)
     turns: list[int] = []
     pieces = [await reply.read()]
     while pieces[-1]:

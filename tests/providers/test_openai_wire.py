@@ -18,7 +18,6 @@ from agentnb.core.types import (
     Message,
     OpaqueBlock,
     Role,
-    Stopped,
     StreamEvent,
     TextBlock,
     TextDelta,
@@ -35,7 +34,6 @@ from agentnb.providers.forms import Form
 from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply
 from agentnb.providers.openai_wire import ReplyReader, body_of, event_in
 from agentnb.providers.reply import BrokeOff
-from agentnb.providers.servers import Server
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 SIZE = estimate_input_tokens(HELLO)
@@ -608,33 +606,6 @@ def test_error_within_a_reply_is_heard_from_a_server_of_any_make(
     assert caught.value.said == said
 
 
-def test_end_without_a_finish_reason_is_one_only_for_a_server_that_sends_none() -> None:
-    habits = Server()
-
-    def end_of(*chunks: Any) -> Stopped | None:
-        reader = ReplyReader(HELLO, habits)
-        for each in chunks:
-            list(reader.read(event_in(each if isinstance(each, str) else json.dumps(each))))
-        list(reader.finish())
-        return reader.stopped()
-
-    hello = choice({"content": "Hi"})
-    assert end_of(hello, "[DONE]") is not None
-    with pytest.raises(BadReply):
-        end_of(choice(None), "[DONE]")  # nothing came
-    assert end_of(hello, STOP) is not None
-    with pytest.raises(BadReply):
-        end_of(hello, "[DONE]")
-
-
-@pytest.mark.parametrize("reason", ["error", "abort", "cancelled", "tired"])
-def test_finish_reason_that_is_not_known_is_no_end(reason: str) -> None:
-    _, reader = read(choice({"content": "Par"}, reason))
-
-    with pytest.raises(BadReply, match="finish reason"):
-        reader.stopped()
-
-
 def test_message_in_place_of_a_delta_is_the_whole_reply() -> None:
     message = {"role": "assistant", "content": "Paris"}
     events, reader = read({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
@@ -838,27 +809,6 @@ def test_call_that_gets_another_id_keeps_its_fields(call_id: str) -> None:
 # -- ends -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("finish", "told"),
-    [
-        ("COMPLETE", "end_turn"),
-        ("eos_token", "end_turn"),
-        ("STOP", "end_turn"),
-        ("MAX_TOKENS", "max_tokens"),
-        ("model_length", "max_tokens"),
-        ("SAFETY", "refusal"),
-        ("content-filter", "refusal"),
-        ("sensitive", "refusal"),
-    ],
-)
-def test_words_of_other_servers_for_an_end_are_known(finish: str, told: str) -> None:
-    _, reader = read(choice({"content": "Hi"}), choice({}, finish))
-    end = reader.stopped()
-
-    assert end is not None
-    assert end.reason == told
-
-
 @pytest.mark.parametrize("none", ["null", "none", ""])
 def test_word_for_no_finish_reason_is_no_end(none: str) -> None:
     _, reader = read(choice({"content": "Hi"}, none))
@@ -867,16 +817,6 @@ def test_word_for_no_finish_reason_is_no_end(none: str) -> None:
     events, reader = read(choice({"content": "H"}, none), choice({"content": "i"}, none), STOP)
     assert events == [TextDelta("H"), TextDelta("i")]
     assert reader.stopped() is not None
-
-
-def test_reply_without_a_finish_reason_says_that_it_may_be_cut() -> None:
-    _, without = read(choice({"content": "Hi"}), "[DONE]")
-    _, with_one = read(choice({"content": "Hi"}), STOP)
-
-    assert without.stopped() is not None
-    assert with_one.stopped() is not None
-    assert "may be cut" in without.note
-    assert with_one.note == ""
 
 
 def test_message_that_is_repeated_beside_the_deltas_is_heard_once() -> None:

@@ -55,8 +55,8 @@ class ReplySoFar:
     """The name of the budget that lowered `max_tokens`; `None` if none did."""
     metered_ahead: int = 0
     """Characters of tool calls metered as pieces, before the whole call arrived."""
-    not_closed: str | None = None
-    """The error in closing the stream of a complete reply."""
+    note: str | None = None
+    """What a person should know of a complete reply, such as an error in closing its stream."""
 
     @property
     def text(self) -> str:
@@ -145,7 +145,7 @@ async def make_call(
                     usage=usage,
                     duration_ms=took_ms,
                     stop_reason=reply.stop_reason,
-                    error=reply.not_closed if error is None else error["message"],
+                    error=reply.note if error is None else error["message"],
                     message=reply.message,
                     estimate_error=estimate_error,
                 )
@@ -179,7 +179,7 @@ async def _stream(
         if not limit.has_expired:
             raise  # the provider's own
         if reply.stopped is not None:  # the deadline passed while the stream was closed
-            reply.not_closed = "the reply is whole, but its stream was not closed in time"
+            reply.note = "the reply is whole, but its stream was not closed in time"
         elif lease.halted is None:
             raise CallTimedOut(
                 f"The model's turn did not end within {services.call_timeout_s:g} s: give it more "
@@ -189,7 +189,7 @@ async def _stream(
         if reply.stopped is None or is_own_cancellation(error):
             raise
         why = in_words(error)
-        reply.not_closed = f"the reply is whole, but its stream could not be closed: {why}"
+        reply.note = f"the reply is whole, but its stream could not be closed: {why}"
     if reply.stopped is None and lease.halted is not None:
         reply.halted = lease.halted
     elif reply.stopped is None:
@@ -260,6 +260,7 @@ def _take(
                 lease.input_counted(event)
         case Stopped():
             reply.stopped = replace(event, reason=short_reason(event.reason))
+            reply.note = event.note or None
 
 
 def _check_shape(event: StreamEvent) -> None:

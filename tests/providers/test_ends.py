@@ -1,0 +1,146 @@
+"""Ends of replies: one table of reasons and one rule for a missing one, in both dialects."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import agentnb
+from agentnb.core.errors import StreamBroken
+from agentnb.core.types import CompletionRequest, Stopped, user_message
+from agentnb.providers.anthropic import AnthropicProvider
+from agentnb.providers.ends import MAY_BE_CUT
+from agentnb.providers.openai import OpenAIProvider
+from tests.loopback import Event, LoopbackServer, Reply
+from tests.loopback.completions import DONE, chunk
+
+HELLO = CompletionRequest("m", "", (user_message("Say hello"),))
+PROVIDERS = {"chat": OpenAIProvider, "messages": AnthropicProvider}
+MODELS = {"chat": "openai/m", "messages": "anthropic/m"}
+
+
+@pytest.fixture(params=PROVIDERS)
+def dialect(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+def reply(dialect: str, reason: object, *texts: str) -> Reply:
+    """A reply that ends for a reason, with the end mark of its stream."""
+    if dialect == "chat":
+        said = [chunk({"content": text}) for text in texts]
+        return Reply(events=(*said, chunk({}, finish_reason=reason), DONE))
+    message = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "m"}
+    block: dict[str, Any] = {"type": "text", "text": ""}
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**message, "usage": {"input_tokens": 9}}},
+        {"type": "content_block_start", "index": 0, "content_block": block},
+    ]
+    for text in texts:
+        delta = {"type": "text_delta", "text": text}
+        events.append({"type": "content_block_delta", "index": 0, "delta": delta})
+    events += [
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}},
+        {"type": "message_stop"},
+    ]
+    wire: list[Event] = [(each["type"], json.dumps(each)) for each in events]
+    return Reply(events=wire)
+
+
+@contextlib.contextmanager
+def serving(
+    monkeypatch: pytest.MonkeyPatch, script: Callable[[Any], Reply]
+) -> Iterator[LoopbackServer]:
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-not-a-real-key")
+        yield server
+
+
+async def end_of(dialect: str) -> Stopped:
+    async with contextlib.aclosing(PROVIDERS[dialect]()) as provider:
+        async with contextlib.aclosing(provider.stream(HELLO)) as stream:
+            end = [event async for event in stream][-1]
+    assert isinstance(end, Stopped)
+    return end
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("end_turn", "end_turn"),
+        ("stop", "end_turn"),
+        ("STOP", "end_turn"),
+        ("COMPLETE", "end_turn"),
+        ("eos_token", "end_turn"),
+        ("stop_sequence", "stop_sequence"),
+        ("pause_turn", "pause_turn"),
+        ("tool_calls", "tool_use"),
+        ("length", "max_tokens"),
+        ("MAX_TOKENS", "max_tokens"),
+        ("model_length", "max_tokens"),
+        ("model_context_window_exceeded", "model_context_window_exceeded"),
+        ("content_filter", "refusal"),
+        ("content-filter", "refusal"),
+        ("SAFETY", "refusal"),
+        ("sensitive", "refusal"),
+        ("Refusal", "refusal"),
+    ],
+)
+async def test_reason_is_heard_in_any_case_and_in_any_servers_words(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, reason: str, told: str
+) -> None:
+    with serving(monkeypatch, lambda _: reply(dialect, reason, "Hi")):
+        end = await end_of(dialect)
+
+    assert (end.reason, end.note, end.message.text) == (told, "", "Hi")
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "cancelled", "tired"])
+async def test_reason_that_is_not_known_is_no_end(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, reason: str
+) -> None:
+    with serving(monkeypatch, lambda _: reply(dialect, reason, "Par")):
+        with pytest.raises(StreamBroken, match="the unknown stop reason"):
+            await end_of(dialect)
+
+
+@pytest.mark.parametrize("nothing", [None, "", "null", "none"])
+async def test_end_without_a_reason_is_one_only_for_a_server_that_gives_none(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, nothing: str | None
+) -> None:
+    replies = [
+        reply(dialect, nothing, "Hi"),
+        reply(dialect, nothing),  # nothing came
+        reply(dialect, "stop", "Hi"),
+        reply(dialect, nothing, "Hi"),
+    ]
+    with serving(monkeypatch, lambda _: replies.pop(0)):
+        assert (await end_of(dialect)).note == MAY_BE_CUT
+        with pytest.raises(StreamBroken, match="an end without a reason"):
+            await end_of(dialect)
+        assert (await end_of(dialect)).note == ""
+        with pytest.raises(StreamBroken, match="an end without a reason"):
+            await end_of(dialect)
+
+
+def test_note_of_an_end_is_shown_wherever_a_person_looks(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, tmp_path: Any
+) -> None:
+    with serving(monkeypatch, lambda _: reply(dialect, None, "Hi")):
+        with agentnb.Session(model=MODELS[dialect], store=tmp_path / "store") as session:
+            run = session.spawn("Say hello")
+            assert run.result().final_response == "Hi"
+            loaded = session.load(run.id)
+            for record in (run, loaded):
+                (row,) = record.to_records()
+                assert row["notes"] == MAY_BE_CUT
+                assert record.agent("root").notes == (MAY_BE_CUT,)
+                assert list(record.notes["root"]) == [MAY_BE_CUT]
+                assert "may be cut" in json.dumps(record.to_json())
