@@ -34,7 +34,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
-from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.call_arguments import CallArguments, without_parameters
 from agentnb.providers.ends import CUT, checked, our_word, said
 from agentnb.providers.forms import TOOL_CHOICE, TOOLS, UNSIGNED, Form
 from agentnb.providers.json_values import (
@@ -240,6 +240,7 @@ class ReplyReader:
     def __init__(self, request: CompletionRequest, server: Server | None = None) -> None:
         self.is_complete = self.is_whole = False
         self._request, self._server = request, server or Server()
+        self._bare = without_parameters(request)
         self._has_begun = False
         self._counts: dict[str, int] = {}
         """The API's token counts, under the names of `Usage`."""
@@ -359,13 +360,13 @@ class ReplyReader:
         if part.input is None or part.has_no_input:
             self._undecided = part
         else:
-            yield from part.finish_call()
+            yield from part.finish_call(self._bare)
 
     def _decide(self) -> Iterator[ToolUse]:
         """Report the undecided tool call unless the reply was cut there."""
         part, self._undecided = self._undecided, None
         if part is not None and our_word(self._reason, has_calls=True) not in CUT:
-            yield from part.finish_call()
+            yield from part.finish_call(self._bare)
 
 
 _OWN_FIELDS = {
@@ -467,9 +468,16 @@ class _Part:
             return self.content.value
         return self.given.value
 
-    def finish_call(self) -> Iterator[ToolUse]:
-        """Report the tool call, even if it is not a JSON object: its model can then retry."""
-        if (input := self.input) is None:
+    def finish_call(self, bare: frozenset[str]) -> Iterator[ToolUse]:
+        """Report the tool call, even if it is not a JSON object: its model can then retry.
+
+        Args:
+            bare: The names of tools without parameters.
+        """
+        input = self.input
+        if input is None and isinstance(self.content, CallArguments):
+            input = self.content.whole(takes_any=self.start["name"] not in bare)
+        if input is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
         start = self.start
         call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from agentnb.core.budget import size_in_bytes
-from agentnb.core.types import ToolInputDelta
+from agentnb.core.types import CompletionRequest, ToolInputDelta
 from agentnb.providers.json_values import GrowingText, as_text, tool_input
 from agentnb.providers.limits import MOST_IN_ARGUMENTS, TooLarge
 
@@ -15,6 +16,10 @@ METERED_AT_ONCE = 1_024
 """Characters that are metered at once: as many as a slice of the budget has."""
 _MARKS = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 """Characters that open or close a string, list or object, and escapes."""
+
+_NOTHING = ("null", '""', "[]")
+_MOST_REPEATED = 100
+"""Times that arguments may come."""
 
 
 class CallArguments(GrowingText):
@@ -98,6 +103,22 @@ class CallArguments(GrowingText):
             self._value, self._is_read = tool_input(str(self)), True
         return self._value
 
+    def whole(self, *, takes_any: bool = True) -> Mapping[str, Any] | None:
+        """The tool's arguments when no more will come; `None` if they are not one JSON object.
+
+        Some servers send them twice, or `{}` before them; for a tool without parameters some send
+        another empty value.
+
+        Args:
+            takes_any: Whether the tool has parameters.
+        """
+        if self.value is not None:
+            return self.value
+        text = str(self).strip()
+        if not takes_any and text in _NOTHING:
+            return {}
+        return tool_input(_repeated(text)) if self._has_more else None
+
     def metered(self) -> tuple[ToolInputDelta, ...]:
         """Pieces due for metering: none of a short call before it is whole."""
         if self._unmetered_size < METERED_AT_ONCE:
@@ -106,3 +127,24 @@ class CallArguments(GrowingText):
         self._unmetered.clear()
         self._unmetered_size = 0
         return (ToolInputDelta(text),)
+
+
+def _repeated(text: str) -> str:
+    """The object that a text repeats, empty ones left out; empty if it holds several, or more."""
+    decoder, at, found = json.JSONDecoder(), 0, dict[str, Any]()
+    for _ in range(_MOST_REPEATED):
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return ""
+        if value != {}:
+            found[json.dumps(value, sort_keys=True)] = text[at:end]
+        at = end + len(text[end:]) - len(text[end:].lstrip())
+        if at == len(text):
+            return next(iter(found.values()), "{}") if len(found) <= 1 else ""
+    return ""
+
+
+def without_parameters(request: CompletionRequest) -> frozenset[str]:
+    """The names of the offered tools that have no parameters."""
+    return frozenset(t.name for t in request.tools if not t.input_schema.get("properties"))

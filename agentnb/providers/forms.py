@@ -34,6 +34,8 @@ STREAM_OPTIONS = "stream_options"
 """The request for usage in a chat completion's stream."""
 SYSTEM = "system"
 """A system prompt of its own; without it, it precedes the first message."""
+NULL_CONTENT = "null content"
+"""`null` as the content beside tool calls; without it, an empty text."""
 UNSIGNED = "unsigned thinking"
 """Thinking without a signature: a server that gives none may want it, one that signs refuses it."""
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
@@ -241,6 +243,13 @@ _TABLE = (
         r"\bsystem['\"`]? (?:role|message|prompt|instruction)|\brole:? ['\"`]?system\b"
         r"|\bdeveloper (?:role|message|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
         r"|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b",
+    ),
+    # Templates that join texts fail with Python's own words.
+    _Row(
+        NULL_CONTENT,
+        r"\bcontent\b|\bNoneType\b",
+        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull\b|\bexpected (?:a )?str",
+        unless=r"(?!)",
     ),
     _Row(UNSIGNED, r"\bsignature\b", rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}", unless=r"(?!)"),
     *(

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolInputDelta, ToolUseBlock
-from agentnb.providers.call_arguments import CallArguments
+from agentnb.providers.call_arguments import CallArguments, without_parameters
 from agentnb.providers.json_values import as_name
 from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
@@ -56,6 +56,10 @@ class _Call:
         """The tool's arguments; `None` while they are not whole."""
         return {} if self.arguments.is_blank else self.arguments.value
 
+    def whole(self, *, takes_any: bool) -> Mapping[str, Any] | None:
+        """They when no more will come: see `CallArguments.whole`."""
+        return {} if self.arguments.is_blank else self.arguments.whole(takes_any=takes_any)
+
     @property
     def has_arguments(self) -> bool:
         return not self.arguments.is_blank
@@ -72,6 +76,7 @@ class ToolCalls:
     def __init__(self, request: CompletionRequest, home: str) -> None:
         self._request, self._home = request, home
         self._offered = {tool.name for tool in request.tools}
+        self._bare = without_parameters(request)
         self._calls: list[_Call] = []
 
     def __len__(self) -> int:
@@ -163,9 +168,17 @@ class ToolCalls:
         whole = []
         for call in self._calls:
             is_last = call is self._calls[-1]
-            if is_cut and (call.input is None or (is_last and not call.has_arguments)):
+            name = _offered_name(call.name, self._offered)
+            arguments = call.whole(takes_any=name not in self._bare)
+            if is_cut and (arguments is None or (is_last and not call.has_arguments)):
                 continue
-            block = self._block(call)
+            if not name:
+                raise BadReply("a tool call without a name")
+            if arguments is None:
+                arguments = {MALFORMED_INPUT: str(call.arguments)}
+            fields = call.others.whole()
+            extra = {self._home: fields} if fields else None
+            block = ToolUseBlock(call.id, name, arguments, extra)
             if not block.id or block.id in used:
                 block = replace(block, id=next(fresh))
             used.add(block.id)
@@ -176,15 +189,6 @@ class ToolCalls:
     def dropped(self) -> list[str]:
         """The names of kept fields that passed a limit."""
         return [name for call in self._calls for name in call.others.dropped]
-
-    def _block(self, call: _Call) -> ToolUseBlock:
-        if not call.name:
-            raise BadReply("a tool call without a name")
-        if (input := call.input) is None:
-            input = {MALFORMED_INPUT: str(call.arguments)}
-        fields = call.others.whole()
-        extra = {self._home: fields} if fields else None
-        return ToolUseBlock(call.id, _offered_name(call.name, self._offered), input, extra)
 
 
 def _differ(new: str, known: str) -> bool:

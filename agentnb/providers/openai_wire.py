@@ -37,6 +37,7 @@ from agentnb.providers.ends import CUT, checked, our_word, said
 from agentnb.providers.forms import (
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
+    NULL_CONTENT,
     STREAM_OPTIONS,
     SYSTEM,
     TOOL_CHOICE,
@@ -74,12 +75,18 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         TOOL_CHOICE: is_typed and form.has(TOOLS),
         TOOLS: is_typed,
         SYSTEM: bool(request.system.strip()),
+        NULL_CONTENT: any(map(_calls_only, request.messages)),
         STREAM_OPTIONS: True,
         MAX_TOKENS: True,
         MAX_COMPLETION_TOKENS: True,
     }
     sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
     return [part for part in sent if form.has(part)]
+
+
+def _calls_only(message: Message) -> bool:
+    has_calls = any(isinstance(block, ToolUseBlock) for block in message.content)
+    return has_calls and not message.text.strip()
 
 
 def _kept_names(request: CompletionRequest, server: Server) -> Iterator[str]:
@@ -159,7 +166,7 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
         if isinstance(block, ToolUseBlock)
     ]
     text = message.text if message.text.strip() else None
-    param: dict[str, Any] = {"role": "assistant", "content": text}
+    param: dict[str, Any] = {"role": "assistant", "content": text or _no_text(form)}
     for block in message.content:
         match block:
             case ThinkingBlock(text=thought, extra=extra):
@@ -169,6 +176,10 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
+
+
+def _no_text(form: Form) -> str | None:
+    return None if form.has(NULL_CONTENT) else ""
 
 
 def _user_params(message: Message) -> list[dict[str, Any]]:
@@ -325,7 +336,7 @@ class ReplyReader:
             self._reason, self._has_refused = "content_filter", True
             yield TextDelta(self._text.keep(refusal))
         if calls := delta.get("tool_calls"):
-            for piece in calls:
+            for piece in [calls] if isinstance(calls, Mapping) else calls:  # some send one alone
                 yield from self._calls.grow(piece)
         elif function := delta.get(
             "function_call"

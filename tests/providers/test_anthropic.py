@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -1519,3 +1520,31 @@ async def test_thinking_without_a_signature_goes_back_to_a_server_that_never_sig
         await events_of(provider, again)
 
     assert ("Hm." in json.dumps(server.requests[2].body)) is not signs
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "heard"),
+    [
+        ("look", ["{}", '{"at": 1}'], {"at": 1}),
+        ("look", ['{"at": 1}', '{"at": 1}'], {"at": 1}),
+        ("look", ["null"], {MALFORMED_INPUT: "null"}),
+        ("wait", ["null"], {}),
+    ],
+)
+async def test_arguments_are_heard_as_servers_send_them(
+    provider: AnthropicProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    pieces: list[str],
+    heard: dict[str, Any],
+) -> None:
+    given = [{"type": "input_json_delta", "partial_json": each} for each in pieces]
+    call = {"type": "tool_use", "id": "t", "name": name, "input": {}}
+    tools = (
+        ToolSpec("look", "", {"type": "object", "properties": {"at": {"type": "integer"}}}),
+        ToolSpec("wait", "", {"type": "object"}),
+    )
+    with serving(monkeypatch, raw(start(), *block(0, call, *given), *end("tool_use"))):
+        events = await events_of(provider, replace(HELLO, tools=tools))
+
+    assert [e for e in events if isinstance(e, ToolUse)] == [ToolUse("t", name, heard)]

@@ -32,6 +32,7 @@ from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.forms import (
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
+    NULL_CONTENT,
     STREAM_OPTIONS,
     SYSTEM,
     TOOL_CHOICE,
@@ -51,6 +52,7 @@ PARTS = (
     SYSTEM,
     STREAM_OPTIONS,
     MAX_TOKENS,
+    NULL_CONTENT,
     "reasoning_content",
     "mark",
     UNSIGNED,
@@ -142,6 +144,11 @@ REFUSED = [
     ("reasoning_content", "property 'reasoning_content' is unsupported"),
     ("mark", "messages.1.mark: Extra inputs not permitted"),
     ("mark", openai("Unknown parameter.", param="messages[1].mark", code="unknown_parameter")),
+    # The content beside calls.
+    (NULL_CONTENT, "Invalid 'content': 'content' field must be a string or an array of objects."),
+    (NULL_CONTENT, "messages[3].content must be a string or an object (was null)"),
+    (NULL_CONTENT, "messages.3.content: Input should be a valid string"),
+    (NULL_CONTENT, 'can only concatenate str (not "NoneType") to str'),
     (UNSIGNED, "messages.1.content.0.thinking.signature: Field required"),
 ]
 
@@ -469,6 +476,24 @@ async def test_only_the_fields_that_a_server_refuses_are_left_out_also_beside_ca
         assert "reasoning_details" in sent
         assert sent["tool_calls"][0]["extra_content"] == {"google": "x"}
         assert len(server.requests) == 2
+
+
+async def test_call_without_a_text_has_an_empty_one_where_null_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        words = "messages[2].content must be a string or an object (was null)"
+        is_null = body["messages"][2]["content"] is None
+        return Reply(status=400, message=words) if is_null else Reply(text="Hi")
+
+    said = Message(Role.ASSISTANT, (ToolUseBlock("t", "look", {}),))
+    results = Message(Role.USER, (ToolResultBlock("t", "seen"),))
+    request = replace(HELLO, messages=(*HELLO.messages, said, results))
+    with serving(monkeypatch, script) as server:
+        await ask("chat", request, request)
+
+        contents = [each.body["messages"][2]["content"] for each in server.requests]
+        assert contents == [None, "", ""]
 
 
 # -- refused thinking ----------------------------------------------------------------------------

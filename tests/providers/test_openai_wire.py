@@ -861,3 +861,64 @@ def test_message_that_is_repeated_beside_the_deltas_is_heard_once() -> None:
 )
 def test_each_token_is_counted_once(raw: dict[str, Any], usage: Usage) -> None:
     assert usages({"prompt_tokens": 100, "completion_tokens": 30, **raw}) == [usage]
+
+
+# -- arguments as servers send them ----------------------------------------------------------------
+
+BARE = ToolSpec("wait", "", {"type": "object", "properties": {}})
+LOOK = ToolSpec("look", "", {"type": "object", "properties": {"at": {"type": "integer"}}})
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ['{"at": ', "1}", '{"at": 1}'],
+        ['{"at": 1}', ' {"at": 1}\n'],
+        ["{}", '{"at": ', "1}"],
+        ["{}", '{"at": 1}'],
+        ['{} {"at":1}{"at": 1}{}'],
+    ],
+)
+def test_arguments_that_come_twice_or_after_an_empty_object_are_whole(pieces: list[str]) -> None:
+    first, *rest = pieces
+    chunks = [calls(piece("look", first, index=0, id="c"))]
+    chunks += [calls(piece(None, each, index=0)) for each in rest]
+    events, _ = read(*chunks, choice({}, "tool_calls"))
+
+    assert events == [ToolUse("c", "look", {"at": 1})]
+
+
+@pytest.mark.parametrize("said", ['{"at": 1}{"at": 2}', '{"at": 1}{"at', '{"at": 1} x', "{}" * 101])
+def test_arguments_that_are_several_are_none(said: str) -> None:
+    events, _ = read(calls(piece("look", said, index=0, id="c"), finish="tool_calls"))
+
+    assert events == [ToolUse("c", "look", {MALFORMED_INPUT: said})]
+
+
+def test_repeated_arguments_that_were_cut_are_not_reported() -> None:
+    events, _ = read(calls(piece("look", '{"at": 1}{"at', index=0, id="c"), finish="length"))
+
+    assert events == []
+
+
+@pytest.mark.parametrize("nothing", ["null", '""', "[]", "", " ", "{}"])
+def test_tool_without_parameters_takes_any_empty_value(nothing: str) -> None:
+    request = replace(HELLO, tools=(BARE, LOOK))
+
+    def called(name: str) -> ToolUse:
+        reader = ReplyReader(request)
+        list(reader.read(calls(piece(name, nothing, index=0, id="c"), finish="tool_calls")))
+        (call,) = reader.finish()
+        assert isinstance(call, ToolUse)
+        return call
+
+    assert called("wait").input == {}
+    is_empty = not nothing.strip() or nothing == "{}"
+    assert called("look").input == ({} if is_empty else {MALFORMED_INPUT: nothing})
+
+
+def test_tool_calls_that_are_one_object_are_one_call() -> None:
+    call = piece("look", '{"at": 1}', index=0, id="")
+    events, _ = read(choice({"tool_calls": call}), choice({}, "stop"))
+
+    assert events == [ToolUse("call_1", "look", {"at": 1})]
