@@ -72,7 +72,7 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         UNSIGNED: _sends_unsigned(request.messages, server),
     }
     sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
-    return [part for part in sent if form.has(part)]
+    return [part for part in dict.fromkeys(sent) if form.has(part)]
 
 
 def _kept_names(request: CompletionRequest, server: Server) -> Iterator[str]:

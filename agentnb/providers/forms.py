@@ -221,7 +221,8 @@ _TABLE = (
     # Whether a model thinks decides at many servers whether a tool may be forced.
     _Row(
         TOOL_CHOICE,
-        r"tool.?choice|\bforc(?:e|ed|es|ing)\b|['\"]any['\"]|\bnamed (?:tool|function)",
+        r"tool.?choice|\bnamed (?:tool|function)|\btype:? ['\"](?:tool|any)['\"]"
+        r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\bmust be (?:set to |either )?\W?(?:auto|none)"
         r"|\bonly\b.*\bauto\b",
         unless=r"enable-auto-tool-choice",
@@ -240,10 +241,11 @@ _TABLE = (
     # Templates of some models have no place for it.
     _Row(
         SYSTEM,
-        r"\bsystem['\"`]? (?:role|message|prompt|instruction)|\brole:? ['\"`]?system\b"
-        r"|\bdeveloper (?:role|message|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
-        r"|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b",
+        r"\bsystem (?:role|message|prompt|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
+        r"|\bdeveloper (?:role|message|instruction)",
+        _UNSUPPORTED,
     ),
+    _Row(SYSTEM, r"\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
     # Templates that join texts fail with Python's own words.
     _Row(
         NULL_CONTENT,

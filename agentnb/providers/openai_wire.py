@@ -81,7 +81,7 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         MAX_COMPLETION_TOKENS: True,
     }
     sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
-    return [part for part in sent if form.has(part)]
+    return [part for part in dict.fromkeys(sent) if form.has(part)]
 
 
 def _calls_only(message: Message) -> bool:

@@ -40,6 +40,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
     SpawnMode,
     TextBlock,
@@ -367,9 +368,20 @@ async def tell_everything(
     call = run.start_call(ROOT_PATH, request, attempt=2)
     run.say(ROOT_PATH, text("I look"), " closely", ".")
     blocks = (
-        ThinkingBlock(text("hm"), signature=text("sign"), redacted_data=text("data")),
-        TextBlock(text("I look") + " closely."),
-        ToolUseBlock(text("use"), text("look"), {text("where"): text("there")}),
+        OpaqueBlock(text("api"), {text("kept"): [text("part"), None, 1]}),
+        ThinkingBlock(
+            text("hm"),
+            signature=text("sign"),
+            redacted_data=text("data"),
+            extra={text("api"): {text("field"): None}},
+        ),
+        TextBlock(text("I look") + " closely.", {text("api"): {text("kept"): [text("cited")]}}),
+        ToolUseBlock(
+            text("use"),
+            text("look"),
+            {text("where"): text("there")},
+            {text("api"): {text("kept"): text("with the call")}},
+        ),
     )
     call = run.finish_call(
         call,

@@ -18,6 +18,7 @@ from agentnb.core.records import CallRecord, error_record
 from agentnb.core.types import (
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ThinkingBlock,
@@ -159,8 +160,10 @@ async def test_blocks_tools_errors_and_orders_come_back(path: Path) -> None:
         (
             ThinkingBlock("hm", "signed"),
             ThinkingBlock("", "", "withheld"),
-            TextBlock("I look."),
-            ToolUseBlock("use-1", "look", {"at": [1, None, "ä"]}),
+            ThinkingBlock("so", extra={"p http://h": {"reasoning": None}}),
+            OpaqueBlock("p http://h", {"type": "search", "found": [1, None, "ä"]}),
+            TextBlock("I look.", {"p http://h": {"citations": [{"at": 1}]}}),
+            ToolUseBlock("use-1", "look", {"at": [1, None, "ä"]}, {"p": {"mark": "ä"}}),
         ),
     )
     run.call("root", "go", "I look.", message=message, stop_reason="tool_use")

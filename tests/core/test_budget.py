@@ -17,6 +17,7 @@ from agentnb.core.types import (
     BudgetStatus,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ThinkingBlock,
@@ -430,6 +431,7 @@ def test_whole_input_counts_system_messages_and_tools() -> None:
         ThinkingBlock("b" * 12),
         ToolUseBlock("id", "name", {"k": object()}),
         ToolResultBlock("id", "c" * 16),
+        OpaqueBlock("p", {"kept": "e" * 200}),
     )
     empty = CompletionRequest("m", "", ())
     full = CompletionRequest(
@@ -440,4 +442,4 @@ def test_whole_input_counts_system_messages_and_tools() -> None:
     )
 
     assert estimate_input_tokens(empty) == 0
-    assert estimate_input_tokens(full) > 10 + 5 + 2 + 3 + 4 + 25
+    assert estimate_input_tokens(full) > 10 + 5 + 2 + 3 + 4 + 25 + 50

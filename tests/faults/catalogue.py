@@ -232,7 +232,7 @@ REPLIES = [
     *(
         _late(
             name,
-            UNREADABLE + f"the unknown {noun} reason {told}. Try again.",
+            UNREADABLE + f"the unknown stop reason {told}. Try again.",
             _ended_by(reason),
             breaks_connection=False,
             only=only,
@@ -247,10 +247,17 @@ REPLIES = [
     ),
     _late(
         "no finish reason from a server that sends one",
-        UNREADABLE + "an end without a finish reason. Try again.",
+        UNREADABLE + "an end without a reason. Try again.",
         lambda wire, text: wire.within_text(text, DONE),
         breaks_connection=False,
         only="completions",
+    ),
+    _late(
+        "no stop reason from a server that sends one",
+        UNREADABLE + "an end without a reason. Try again.",
+        _ended_by(None),
+        breaks_connection=False,
+        only="messages",
     ),
     _early(
         "error event at once",

@@ -154,7 +154,6 @@ ODDITIES = [
         is_cut=True,
         only="messages",
     ),
-    Oddity("no stop reason", _ends(None), only="messages"),
     *(
         Oddity(name, _chunks(*events), is_cut=name == "`length`", only="completions")
         for name, events in {

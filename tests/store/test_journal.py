@@ -41,6 +41,7 @@ from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ThinkingBlock,
@@ -98,13 +99,15 @@ def _planted(value: Any) -> Any:
     return value
 
 
-_USE = ToolUseBlock("id", "tool", {"a": "b", "c": ["d", {"e": "f"}]})
+_EXTRA = {"api": {"kept": ["k", {"l": None}]}}
+_USE = ToolUseBlock("id", "tool", {"a": "b", "c": ["d", {"e": "f"}]}, _EXTRA)
+_SAID = (ThinkingBlock("t", "s", "r", _EXTRA), OpaqueBlock("api", {"o": "p"}))
 _REQUEST = CompletionRequest(
     "model",
     "system",
     (
         user_message("u"),
-        Message(Role.ASSISTANT, (ThinkingBlock("t", "s", "r"), TextBlock("x"), _USE)),
+        Message(Role.ASSISTANT, (*_SAID, TextBlock("x", _EXTRA), _USE)),
         Message(Role.USER, (ToolResultBlock("id", "result"),)),
     ),
     (ToolSpec("tool", "does", {"type": "object"}),),
@@ -117,7 +120,7 @@ _CALL = CallRecord(
     "key",
     _REQUEST,
     pieces=((0.5, "one"), (0.75, "two")),
-    message=Message(Role.ASSISTANT, (TextBlock("other"), _USE)),
+    message=Message(Role.ASSISTANT, (*_SAID, TextBlock("other", _EXTRA), _USE)),
     stop_reason="stop",
     usage=Usage(1, 2),
     error={"class": "E", "message": "m", "retryable": True, "retry_after_s": 1.0, "status": 500},

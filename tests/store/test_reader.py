@@ -38,6 +38,7 @@ from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ThinkingBlock,
@@ -120,6 +121,16 @@ async def test_replies_of_every_kind(run: FakeRun, writer: Writer) -> None:
     replies = [
         Message(Role.ASSISTANT, (ThinkingBlock("thought", "sign"), TextBlock("ab"), use)),
         Message(Role.ASSISTANT, (ThinkingBlock("", "", "secret data"),)),
+        Message(Role.ASSISTANT, (TextBlock("ab", {"p": {"citations": [{"at": 1}]}}),)),
+        Message(
+            Role.ASSISTANT,
+            (
+                ThinkingBlock("thought", extra={"p http://h": {"reasoning": None}}),
+                OpaqueBlock("p http://h", {"type": "kept", "parts": [1, None, "😀"]}),
+                TextBlock("ab"),
+                replace(use, extra={"p": {"extra_content": {"mark": "x"}}}),
+            ),
+        ),
         Message(Role.ASSISTANT, (TextBlock("a"), use, TextBlock("b"))),
         Message(Role.ASSISTANT, (TextBlock("not what arrived"),)),
         Message(Role.ASSISTANT, ()),

@@ -15,6 +15,7 @@ from agentnb.core.types import (
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
     TextBlock,
     ToolResultBlock,
@@ -229,13 +230,18 @@ def test_what_acts_is_made_visible_in_prompts_texts_and_tasks() -> None:
 
 
 def test_prompt_holds_tool_calls_and_their_results() -> None:
-    said = Message(Role.ASSISTANT, (TextBlock("I look."), ToolUseBlock("t1", "find", {"q": "x"})))
+    kept = OpaqueBlock("p", {"type": "search", "found": ["<b>"]})
+    content = (kept, TextBlock("I look."), ToolUseBlock("t1", "find", {"q": "x"}))
+    said = Message(Role.ASSISTANT, content)
     result = Message(Role.USER, (ToolResultBlock("t1", "none", is_error=True),))
     request = CompletionRequest(model="m", system="", messages=(said, result))
 
     first, second = prompt_of(request)["messages"]
 
-    assert first["text"] == 'I look.\n\n(tool call t1) find({"q": "x"})'
+    assert first["text"] == (
+        '(kept for the API) {"type": "search", "found": ["<b>"]}\n\n'
+        'I look.\n\n(tool call t1) find({"q": "x"})'
+    )
     assert second["text"] == "(tool error t1) none"
 
 
