@@ -133,12 +133,21 @@ async def test_end_without_a_reason_is_one_only_for_a_server_that_gives_none(
 def test_note_of_an_end_is_shown_wherever_a_person_looks(
     monkeypatch: pytest.MonkeyPatch, dialect: str, tmp_path: Any
 ) -> None:
+    cassette = tmp_path / "notes.cassette.jsonl"
+    model = MODELS[dialect]
     with serving(monkeypatch, lambda _: reply(dialect, None, "Hi")):
-        with agentnb.Session(model=MODELS[dialect], store=tmp_path / "store") as session:
+        with agentnb.Session(
+            model=model, store=tmp_path / "store", mode="record", cassette=cassette
+        ) as session:
             run = session.spawn("Say hello")
             assert run.result().final_response == "Hi"
             loaded = session.load(run.id)
-            for record in (run, loaded):
+            with agentnb.Session(
+                model=model, store=None, mode="replay", cassette=cassette
+            ) as other:
+                replayed = other.spawn("Say hello")
+                replayed.result()
+            for record in (run, loaded, replayed):
                 (row,) = record.to_records()
                 assert row["notes"] == MAY_BE_CUT
                 assert record.agent("root").notes == (MAY_BE_CUT,)

@@ -281,6 +281,12 @@ async def ask(dialect: str, *requests: CompletionRequest) -> Stopped | None:
     return last if isinstance(last, Stopped) else None
 
 
+async def told(dialect: str, request: CompletionRequest) -> Stopped:
+    end = await ask(dialect, request)
+    assert end is not None
+    return end
+
+
 def answer(body: dict[str, Any]) -> Reply:
     return (
         Reply(tool_uses=[(FINAL_ANSWER, {"value": "x"})]) if body.get("tools") else Reply(text="{}")
@@ -548,7 +554,10 @@ async def test_refused_thinking_is_left_out_of_its_own_conversation_only(
     first = user_message("Something else")
     another = replace(request, messages=(first, *request.messages[1:]))
     with serving(monkeypatch, script) as server:
-        await ask("messages", request, request, another)
+        assert (await told("messages", request)).note.startswith(
+            "The server refused earlier thinking"
+        )
+        assert [(await told("messages", each)).note for each in (request, another)] == ["", ""]
 
         sent = ["Hm." in json.dumps(each.body) for each in server.requests]
         assert sent == [True, False, False, True]

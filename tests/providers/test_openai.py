@@ -1018,3 +1018,17 @@ async def test_fields_of_another_api_are_not_sent(
     body = json.dumps(server.requests[0].body)
     assert "caller" not in body
     assert "compaction" not in body
+
+
+async def test_bad_call_that_its_server_reports_may_be_tried_again(
+    provider: OpenAIProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {"message": "Failed to call a function. Please adjust your prompt."}
+    error = {**words, "code": "tool_use_failed", "failed_generation": "<function=look>"}
+    body = json.dumps({"error": error}).encode()
+    with serving(monkeypatch, Reply(status=400, body=body)):
+        failure, _ = await failure_of(provider)
+
+    assert type(failure) is ServerFailed
+    assert failure.retryable
+    assert "Failed to call a function" in str(failure)
