@@ -68,37 +68,42 @@ class KeptFields:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _joined(self, name: str, old: Any, new: Any) -> Any:
-        match old, new:
-            case _, None:
-                return old
-            case _Text(), str() if name not in _WHOLE:
-                self._room -= len(new)
-                old.pieces.append(new)
-                return old
-            case dict(), Mapping():
-                for key, value in new.items():
-                    old[key] = self._joined(key, old.get(key), value)
-                return old
-            case list(), list():
-                for item in new:
-                    self._append(old, item)
-                return old
-        return self._begun(new)
+        """A field's value with a further piece. Types are exact, since all comes from JSON."""
+        if new is None or name in _WHOLE:
+            return old if new is None else new
+        kind = type(old)
+        if kind is _Text and type(new) is str:
+            self._room -= len(new)
+            old.pieces.append(new)
+        elif kind is dict and type(new) is dict:
+            self._merge(old, new)
+        elif kind is list and type(new) is list:
+            for item in new:
+                self._append(old, item)
+        else:
+            return self._begun(new)
+        return old
+
+    def _merge(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        for key, value in new.items():
+            old[key] = self._joined(key, old.get(key), value)
 
     def _begun(self, new: Any) -> Any:
         """A value that may grow."""
-        if isinstance(new, str):
+        if type(new) is str:
             self._room -= len(new)
             return _Text(new)
-        if not isinstance(new, Mapping | list):
+        if type(new) not in (dict, list):
             self._room -= 1
             return new
         self._parts -= 1
         if self._parts < 0:
             return None
-        if isinstance(new, Mapping):
+        if type(new) is dict:
+            begun: dict[str, Any] = {}
             self._room -= sum(map(len, new))
-            return {key: self._begun(value) for key, value in new.items()}
+            self._merge(begun, new)
+            return begun
         items: list[Any] = []
         for item in new:
             self._append(items, item)
@@ -106,9 +111,8 @@ class KeptFields:
 
     def _append(self, items: list[Any], new: Any) -> None:
         last = items[-1] if items else None
-        if isinstance(last, dict) and isinstance(new, Mapping) and _continues(last, new):
-            for key, value in new.items():
-                last[key] = self._joined(key, last.get(key), value)
+        if type(last) is dict and type(new) is dict and _continues(last, new):
+            self._merge(last, new)
         elif self._room >= 0:
             items.append(self._begun(new))
 
@@ -123,18 +127,16 @@ class _Text:
         return "".join(self.pieces)
 
 
-def _continues(last: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+def _continues(last: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether an entry of a list is a further piece of the last one."""
-    kind = new.get("type")
-    if new.get("index") is not None or last.get("index") is not None:
-        return new.get("index") == last.get("index") and kind in (None, _plain(last.get("type")))
-    if kind is None or kind in _ONLY_WHOLE or kind != _plain(last.get("type")):
+    index, kind = new.get("index"), new.get("type")
+    if index is not None or last.get("index") is not None:
+        return bool(index == last.get("index")) and kind in (None, last.get("type"))
+    if kind is None or kind in _ONLY_WHOLE or kind != last.get("type"):
         return False
     if any(str(last.get(name) or "") for name in _LAST):
         return False
-    return all(
-        _plain(last[name]) == new[name] for name in _WHOLE if last.get(name) and new.get(name)
-    )
+    return all(last[name] == new[name] for name in _WHOLE if last.get(name) and new.get(name))
 
 
 def _plain(value: Any) -> Any:

@@ -306,7 +306,7 @@ class ReplyReader:
             if not choice.get("index"):  # others were not asked for
                 self._has_begun = True
                 events += self._grow(choice.get("delta") or self._message_in(choice))
-                if reason := said(choice.get("finish_reason")):
+                if (reason := choice.get("finish_reason")) and (reason := said(reason)):
                     self.is_whole = True
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = reason
@@ -323,8 +323,19 @@ class ReplyReader:
         whole: Mapping[str, Any] = message
         return whole
 
-    def _grow(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        self._others.keep(delta)
+    def _grow(self, delta: Mapping[str, Any]) -> Iterable[StreamEvent]:
+        if len(delta) == 1:  # nearly all deltas
+            ((name, text),) = delta.items()
+            if name == "content" and text:
+                return (TextDelta(self._text.keep(text)),)
+            if name in _THINKING_FIELDS and text:
+                self._thinking_field = self._thinking_field or name
+                return (ThinkingDelta(self._thinking.keep(text)),)
+        return self._grow_any(delta)
+
+    def _grow_any(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
+        if not _READ_FIELDS.issuperset(delta):
+            self._others.keep(delta)
         for name in _THINKING_FIELDS:
             if thinking := delta.get(name):
                 self._thinking_field = self._thinking_field or name

@@ -84,6 +84,11 @@ class ThinkingFilter:
             elif type(event) is TextDelta:
                 if self._split is None:
                     self._split = _Split(self._request, self._server)
+                elif self._split.is_within(event.text):
+                    self._size += len(event.text)
+                    self._thought.append(event.text)
+                    yield ThinkingDelta(event.text)
+                    continue
                 self._size += len(event.text)
                 yield from self._pieces(self._split.feed(event.text))
                 self.is_done = self._split.is_text
@@ -188,6 +193,11 @@ class _Split:
     def knows_tags(self) -> bool:
         """Whether a text of the request holds a tag."""
         return any(_stands_in(self._request, tag) for tag in _BEGINS)
+
+    def is_within(self, text: str) -> bool:
+        """Whether a piece is of thinking and holds no beginning of its end: nearly all are."""
+        end = self._end
+        return bool(end) and not self._left and not self._is_words and end[0] not in text
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that are decided now."""
