@@ -186,6 +186,20 @@ _NEEDED = (
     r"|preserved|kept|specified|set(?! to))|include|contain|have)\b"
 )
 """Says that a part was left out, not that it is refused."""
+_MISSED = (
+    rf"{_NEEDED}|\brequires?\b|\bcannot be (?:omitted|empty|left out)|\bpass(?:ed)? back\b"
+    r"|\bplease pass\b|^expected\b"
+)
+"""The same, of a part that is known to be left out."""
+_LIST = re.compile(
+    r"(?i)\b(?:expected (?:one|any) of|must be one of|did you mean"
+    r"|(?:supported|allowed|valid|accepted|known|permitted) (?:ones|values|parameters|fields|keys"
+    r"|options|properties))\b.*"
+)
+"""Begins a list of what would be taken: it refuses nothing."""
+
+
+_OTHERWISE = rf"{_NEEDED}|\btoo (?:large|long|many|short)\b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +212,7 @@ class _Row:
     """The part's name, or what it holds, in servers' words."""
     says: str = _UNKNOWN
     """That it is not taken."""
-    unless: str = rf"{_NEEDED}|\btoo (?:large|long|many|short)\b"
+    unless: str = _OTHERWISE
     """Words of a complaint about other things."""
     is_name: bool = True
     """Whether `named` is a name of the request's, not only common words: a server's own error must
@@ -223,42 +237,64 @@ _TABLE = (
         TOOL_CHOICE,
         r"tool.?choice|\bnamed (?:tool|function)|\btype:? ['\"](?:tool|any)['\"]"
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
-        rf"{_UNKNOWN}|\binvalid\b|\bmust be (?:set to |either )?\W?(?:auto|none)"
+        rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
         r"|\bonly\b.*\bauto\b",
-        unless=r"enable-auto-tool-choice",
+        unless=r"--enable-auto-tool-choice|--tool-call-parser",
     ),
     _Row(
         TOOLS,
         r"\btools\b(?![.\[-])|\btool (?:use|usage|call(?:s|ing)?)\b"
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
+        # A tool's schema, another field beside tools, the account.
+        unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|parallel|image|\byour plan\b"
+        r"|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
     _Row(TOOLS, _name(TOOLS)),
     # vLLM and llama.cpp, if they were started without tools.
-    _Row(TOOLS, r"--enable-auto-tool-choice|--jinja", r"\brequires?\b", unless=r"(?!)"),
-    _Row(STREAM_OPTIONS, rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b", rf"{_UNKNOWN}|\binvalid\b"),
+    _Row(
+        TOOLS,
+        r"--enable-auto-tool-choice|--tool-call-parser|--jinja",
+        r"\brequires?\b",
+        unless=r"(?!)",
+    ),
+    _Row(
+        STREAM_OPTIONS,
+        rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b",
+        rf"{_UNKNOWN}|\binvalid\b",
+        unless=rf"{_OTHERWISE}|\bwithout\b|stream_options\.(?!include_usage)\w",
+    ),
     # Templates of some models have no place for it.
     _Row(
         SYSTEM,
         r"\bsystem (?:role|message|prompt|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
         r"|\bdeveloper (?:role|message|instruction)",
         _UNSUPPORTED,
+        unless=rf"{_OTHERWISE}|with the exception|optional|\bcontains?\b|policy|image|lacking",
     ),
-    _Row(SYSTEM, r"\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
+    _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
+    _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value|\binput should be\b"),
     # Templates that join texts fail with Python's own words.
     _Row(
         NULL_CONTENT,
         r"\bcontent\b|\bNoneType\b",
         r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull\b|\bexpected (?:a )?str",
+        unless=r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b",
+    ),
+    _Row(
+        UNSIGNED,
+        r"\bthinking\b.*\bsignature\b|\bsignature\b.*\bthinking\b"
+        r"|\bmessages[.\[]\d.*\bsignature\b",
+        rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}",
         unless=r"(?!)",
     ),
-    _Row(UNSIGNED, r"\bsignature\b", rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}", unless=r"(?!)"),
     *(
         _Row(
             limit,
             _name(limit),
-            unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|maximum",
+            unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
+            r"|maximum|integer|float|budget_tokens",
         )
         for limit in _OTHER_LIMIT
     ),
@@ -275,23 +311,28 @@ def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(words, re.IGNORECASE)
 
 
-def after(form: Form, complaint: Complaint, sent: Iterable[str]) -> Form:
+def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable[str] = ()) -> Form:
     """The form to try after a refusal; the same if it is about other things.
 
     Args:
         form: The form of the request that was refused.
         complaint: What the server said.
         sent: The parts that were written and that we chose, those to try first before others.
+        given: The fields that a person gave: what speaks of them is not for us.
     """
     if complaint.is_of_reply:
         return form
+    persons = [_pattern(_name(name)) for name in given]
     for sentence in complaint.sentences:
+        refused = _LIST.sub("", sentence)
+        if any(name.search(refused) for name in persons):
+            continue
         for part in sent:
             if any(
-                _is_meant(row, sentence) for row in _rows(part) if row.is_name or complaint.teaches
+                _is_meant(row, refused) for row in _rows(part) if row.is_name or complaint.teaches
             ):
                 return form.leaving_out(part)
-        if _pattern(_NEEDED).search(sentence):
+        if _pattern(_MISSED).search(sentence):
             for part in sorted(form.without):
                 if _pattern(_name(part)).search(sentence):
                     return form.putting_back(part)
@@ -376,7 +417,7 @@ class Asking:
         if not is_tried or complaint.fields & self._given:
             return False
         ours = [p for p in sent if not self._given & {p, _OTHER_LIMIT.get(p)}]
-        other = after(self.form, complaint, ours)
+        other = after(self.form, complaint, ours, self._given)
         if other in self._tried:
             return False
         change = Change.between(self.form, other)

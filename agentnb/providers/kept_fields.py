@@ -12,6 +12,7 @@ They are optional: a field that passes a limit is dropped, and the reply goes on
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,12 @@ _WHOLE = frozenset({"format", "id", "index", "name", "type"})
 """Fields that are repeated with each piece of an object, and never come in pieces."""
 _LAST = ("signature",)
 """Fields that end an entry: what follows is another."""
-_ONLY_WHOLE = ("redacted_thinking",)
-"""Types of entries that never come in pieces."""
+_SEALED = re.compile("encrypted|redacted")
+"""Types of entries that come in pieces only under an index: joined for nothing they are lost."""
+
+
+_MOST_OPEN = 32
+"""Entries of a list that may grow by turns."""
 
 
 class KeptFields:
@@ -110,8 +115,8 @@ class KeptFields:
         return items
 
     def _append(self, items: list[Any], new: Any) -> None:
-        last = items[-1] if items else None
-        if type(last) is dict and type(new) is dict and _continues(last, new):
+        last = _continued(items, new) if type(new) is dict else None
+        if last is not None:
             self._merge(last, new)
         elif self._room >= 0:
             items.append(self._begun(new))
@@ -127,16 +132,25 @@ class _Text:
         return "".join(self.pieces)
 
 
-def _continues(last: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether an entry of a list is a further piece of the last one."""
-    index, kind = new.get("index"), new.get("type")
-    if index is not None or last.get("index") is not None:
-        return bool(index == last.get("index")) and kind in (None, last.get("type"))
-    if kind is None or kind in _ONLY_WHOLE or kind != last.get("type"):
-        return False
+def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
+    """The entry of a list that another is a further piece of: the last, or that of its index."""
+    index, kind, own_id = new.get("index"), new.get("type"), new.get("id")
+    last = items[-1] if items else None
+    if index is not None:
+        for each in items[: -_MOST_OPEN - 1 : -1]:
+            if type(each) is dict and each.get("index") == index:
+                is_kind = kind in (None, each.get("type"))
+                is_id = not own_id or each.get("id") in (None, "", own_id)
+                return each if is_kind and is_id else None
+        return None
+    if type(last) is not dict or last.get("index") is not None:
+        return None
+    if kind is None or kind != last.get("type") or _SEALED.search(str(kind)):
+        return None
     if any(str(last.get(name) or "") for name in _LAST):
-        return False
-    return all(last[name] == new[name] for name in _WHOLE if last.get(name) and new.get(name))
+        return None
+    is_same = all(last[name] == new[name] for name in _WHOLE if last.get(name) and new.get(name))
+    return last if is_same else None
 
 
 def _plain(value: Any) -> Any:

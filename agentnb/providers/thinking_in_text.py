@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from agentnb.core.types import (
     Block,
@@ -28,6 +29,7 @@ from agentnb.core.types import (
     ThinkingDelta,
     ToolResultBlock,
     ToolUse,
+    ToolUseBlock,
 )
 from agentnb.providers.limits import BadReply
 from agentnb.providers.servers import Server
@@ -48,10 +50,15 @@ _WORDS = ("<thinking>", "<thought>")
 _BEGINS, _ENDS = tuple(_PAIRS), tuple(_PAIRS.values())
 _OPENED_BY_TEMPLATES = {end: begin for begin, end in _PAIRS.items() if end != _ENDS[-1]}
 _ANY_END = "|".join(map(re.escape, _OPENED_BY_TEMPLATES))
+_END = re.compile("|".join(map(re.escape, _ENDS)))
 _LONE_END = re.compile(
-    rf"^[ \t]*(?P<line>{_ANY_END})[ \t]*$|(?P<tag>{_ANY_END})[ \t]*\n[ \t]*\n", re.MULTILINE
+    rf"^[ \t]*(?P<line>{_ANY_END})[ \t]*\r?$|(?P<tag>{_ANY_END})[ \t]*\r?\n[ \t]*\r?\n",
+    re.MULTILINE,
 )
 """On a line of its own, or before a blank line: else it is a part of what is said."""
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_MOST_QUOTED = 50
+"""End tags of one reply that are looked at."""
 _LONGEST_END = max(map(len, _ENDS))
 _CUT = ("max_tokens", "model_context_window_exceeded")
 
@@ -267,11 +274,13 @@ class _Split:
 
     def _hold(self) -> list[Piece]:
         """Wait for the end tag of thinking that the template has opened; a typed answer's end."""
-        if self._request.output_schema is not None or (found := _first_end(self._left)) is None:
-            self._left = self._left[-_LONGEST_END:]
+        is_there = self._request.output_schema is None and _END.search(self._left) is not None
+        whole = "".join(self._held) if is_there else ""
+        if not is_there or (found := _first_end(whole)) is None:
+            self._left = self._left[1 - _LONGEST_END :]
             return []
         at, end = found
-        whole, after = "".join(self._held), self._left[at + len(end) :]
+        after = whole[at + len(end) :]
         self._left, self._held, self._is_held, self._may_hold = after, [], False, False
         self._follows, self._blanks = True, []
         return [*_piece(True, whole[: len(whole) - len(after) - len(end)]), *self._begin()]
@@ -280,7 +289,8 @@ class _Split:
         whole = "".join(self._held)
         found = _first_end(whole)
         # A typed answer may hold the tag as text.
-        if found is not None and not (self._request.output_schema is not None and _is_json(whole)):
+        is_typed = self._request.output_schema is not None
+        if found is not None and not (is_typed and _is_json(whole, found[0])):
             at, end = found
             return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(end) :].lstrip())]
         self.was_no_thinking = not is_cut
@@ -298,13 +308,21 @@ def _has_end(text: str) -> bool:
     at = text.index(tag, found.start())
     before = text[:at]
     is_first = tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
-    is_code = before.count("```") % 2 == 1 or before.lstrip().startswith(("{", "[", '"'))
-    return is_first and not is_code
+    return is_first and not _is_quoted(before)
+
+
+def _is_quoted(before: str) -> bool:
+    """Whether what follows a text stands in code or JSON."""
+    is_code = len(_FENCE.findall(before)) % 2 == 1 or before.endswith(("`", "'", '"'))
+    return is_code or before.lstrip().startswith(("{", "["))
 
 
 def _first_end(text: str) -> tuple[int, str] | None:
-    """The first end tag, and where it is."""
-    return min(((at, end) for end in _ENDS if (at := text.find(end)) >= 0), default=None)
+    """The first end tag that is not quoted, and where it is."""
+    for found in islice(_END.finditer(text), _MOST_QUOTED):
+        if not _is_quoted(text[: found.start()]):
+            return found.start(), found[0]
+    return None
 
 
 def _stands_in(request: CompletionRequest, tag: str) -> bool:
@@ -316,15 +334,25 @@ def _stands_in(request: CompletionRequest, tag: str) -> bool:
         for block in message.content
         if isinstance(block, TextBlock | ToolResultBlock)
     ]
+    texts += [tool.description for tool in request.tools]
+    texts += [
+        str(block.input)
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, ToolUseBlock)
+    ]
     return any(tag in text for text in texts for tag in tags)
 
 
-def _is_json(text: str) -> bool:
+def _is_json(text: str, at: int) -> bool:
+    """Whether a place of a text is within an object or a list of JSON."""
+    begin = min((found for sign in "{[" if (found := text.find(sign)) >= 0), default=at)
+    end = max(text.rfind("}"), text.rfind("]")) + 1
     try:
-        json.loads(text)
+        json.loads(text[begin:end])
     except (ValueError, RecursionError):
         return False
-    return True
+    return begin < at < end
 
 
 def _piece(is_thinking: bool, text: str) -> list[Piece]:

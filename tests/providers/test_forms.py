@@ -90,6 +90,7 @@ REFUSED = [
         TOOL_CHOICE,
         {"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]},
     ),
+    (TOOL_CHOICE, "tool_choice.type: Input should be 'auto' or 'none'"),
     # Tools.
     (TOOLS, "registry.ollama.ai/library/gemma:2b does not support tools"),
     (TOOLS, "No endpoints found that support tool use. To learn more, see our page on routing."),
@@ -124,7 +125,16 @@ REFUSED = [
     (SYSTEM, "Unexpected role 'system'"),
     (SYSTEM, "Only user and assistant roles are supported!"),
     (SYSTEM, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+    (SYSTEM, "system: Extra inputs are not permitted"),
+    (SYSTEM, "This model does not support the 'system' parameter"),
+    (SYSTEM, "messages[0].role: Input should be 'user' or 'assistant', got 'system'"),
+    (SYSTEM, "Invalid value: 'system'. Supported values are: 'user', 'assistant'."),
     # Usage in a stream.
+    (
+        STREAM_OPTIONS,
+        "unknown field `stream_options`, expected one of `model`, `max_tokens`, `tools`, "
+        "`tool_choice`",
+    ),
     (STREAM_OPTIONS, "unrecognized field: stream_options"),
     (STREAM_OPTIONS, "body.stream_options: Extra inputs are not permitted"),
     (STREAM_OPTIONS, "'include_usage' is not allowed"),
@@ -164,7 +174,22 @@ OTHERS = [
     "Tool choice is required, but model did not call a tool",
     openai("Failed to call a function. Tools are not supported here.", code="tool_use_failed"),
     {"message": "tools not supported", "failed_generation": "<function=x>"},
+    # A list of what would be taken.
+    "unknown field `seed`, expected one of `model`, `max_tokens`, `tools`, `tool_choice`",
+    "openai does not support parameters: ['seed'], supported ones are 'tools', 'tool_choice'",
     # Another part of the request.
+    "Tool schema uses unsupported keyword `pattern` in tools",
+    "Unsupported value: 'reasoning_effort' does not support 'minimal' with tools",
+    "The requested model is not available for tool use on your plan",
+    "messages[0].content: null byte (\\u0000) is not allowed",
+    "messages.0.content.0.text: Input should be a valid string",
+    "Request signature is invalid or expired",
+    "The system prompt contains content that is not allowed by our usage policy",
+    "Only user and assistant roles are supported, with the exception of an initial optional "
+    "system message!",
+    "Unsupported value: 'max_tokens' must be an integer, not float",
+    "Streaming is not supported without `stream_options`",
+    "stream_options.include_obfuscation: Extra inputs are not permitted",
     "tools.0.custom.input_schema: JSON schema is invalid",
     "tools.0.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at its top",
     openai(
@@ -213,8 +238,7 @@ def test_refusal_of_a_part_that_was_not_sent_changes_nothing(part: str, said: ob
 @pytest.mark.parametrize("said", OTHERS)
 def test_complaint_about_other_things_changes_nothing(said: object) -> None:
     for status in (400, 404, 500):
-        sent = [part for part in PARTS if part != UNSIGNED]
-        assert after(Form(), Complaint(status, said), sent) == Form()
+        assert after(Form(), Complaint(status, said), PARTS) == Form()
 
 
 def test_error_of_a_server_must_quote_a_name() -> None:
@@ -228,6 +252,10 @@ def test_error_of_a_server_must_quote_a_name() -> None:
     [
         ("reasoning_content", "The `reasoning_content` in the thinking mode must be passed back."),
         ("reasoning_content", "thinking is enabled but reasoning_content is missing at index 2"),
+        ("reasoning_content", "The `reasoning_content` field cannot be omitted"),
+        ("reasoning_content", "thinking mode requires reasoning_content in assistant messages"),
+        ("reasoning_content", "You must pass back reasoning_content"),
+        ("reasoning_content", "Expected `reasoning_content` in assistant message"),
         (TOOL_CHOICE, "tool_choice: Field required"),
         (MAX_TOKENS, "max_tokens: Field required"),
     ],
@@ -404,6 +432,13 @@ async def test_refusal_of_the_caller_is_not_answered_by_another_form(
             await ask(dialect, TYPED)
 
         assert len(server.requests) == 1
+
+
+def test_sentence_that_speaks_of_a_persons_field_is_passed_over() -> None:
+    said = Complaint(400, "Function tools with reasoning_effort are not supported")
+
+    assert not after(Form(), said, PARTS).has(TOOLS)
+    assert after(Form(), said, PARTS, ["reasoning_effort"]) == Form()
 
 
 @pytest.mark.parametrize(

@@ -739,6 +739,40 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
         ),
         pytest.param(
             [
+                details({**SEALED, "index": 0, "id": "1"}),
+                details({**SEALED, "index": 0, "id": "2"}),
+                details({"type": "reasoning.encrypted", "data": "E"}),
+                details({"type": "reasoning.encrypted", "data": "F"}),
+            ],
+            {
+                "reasoning_details": [
+                    {**SEALED, "index": 0, "id": "1"},
+                    {**SEALED, "index": 0, "id": "2"},
+                    {"type": "reasoning.encrypted", "data": "E"},
+                    {"type": "reasoning.encrypted", "data": "F"},
+                ]
+            },
+            id="sealed entries are never glued together",
+        ),
+        pytest.param(
+            [
+                details(
+                    {"type": "a", "index": 0, "text": "a"}, {"type": "a", "index": 1, "text": "x"}
+                ),
+                details(
+                    {"type": "a", "index": 0, "text": "b"}, {"type": "a", "index": 1, "text": "y"}
+                ),
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "a", "index": 0, "text": "ab"},
+                    {"type": "a", "index": 1, "text": "xy"},
+                ]
+            },
+            id="entries that grow by turns",
+        ),
+        pytest.param(
+            [
                 choice({"mark": "a", "vendor": {"n": 1}}),
                 choice({"mark": "b", "vendor": {"m": "x"}}),
             ],

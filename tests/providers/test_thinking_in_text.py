@@ -23,6 +23,8 @@ from agentnb.core.types import (
     ThinkingBlock,
     ThinkingDelta,
     ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
     user_message,
 )
 from agentnb.providers.anthropic import AnthropicProvider
@@ -140,7 +142,14 @@ def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["hm.</think>\n\nParis", "hm.</think> \n \nParis", "hm\n </think>", "h\n[/THINK]\nP"]
+    "said",
+    [
+        "hm.</think>\n\nParis",
+        "hm.</think> \n \nParis",
+        "h.\r\n</think>\r\n\r\nP",
+        "hm\n </think>",
+        "h\n[/THINK]\nP",
+    ],
 )
 def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: str) -> None:
     with pytest.raises(BadReply):
@@ -155,6 +164,7 @@ def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: 
         "hm\n</think>Paris",
         "Write:\n```\n</think>\n```\n",
         "Write:\n<think>\nan idea\n</think>\nand then the answer.",
+        "Write:\n~~~\nidea\n</think>\n~~~\ndone",
         "Close it by `</think>` at the end.",
         "Close it by </think> at the end.",
         "Close it by </think>.",
@@ -173,8 +183,17 @@ def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
         replace(HELLO, messages=(user_message("Clean: hm\n</think>\n\nParis"),)),
         replace(HELLO, system="Think between <think> and </think>, and show it."),
         replace(HELLO, messages=(Message(Role.USER, (ToolResultBlock("t", "a</think>b"),)),)),
+        replace(
+            HELLO,
+            messages=(
+                *HELLO.messages,
+                Message(Role.ASSISTANT, (ToolUseBlock("t", "look", {"q": "x</think>y"}),)),
+                Message(Role.USER, (ToolResultBlock("t", "seen"),)),
+            ),
+        ),
+        replace(HELLO, tools=(ToolSpec("look", "Text before </think> is cut.", {}),)),
     ],
-    ids=["message", "system", "tool result"],
+    ids=["message", "system", "tool result", "tool input", "tool"],
 )
 def test_tag_that_stands_in_the_request_is_text(asked: CompletionRequest) -> None:
     for said in ("hm\n</think>\n\nParis", "<think>hm</think>Paris"):
@@ -200,6 +219,26 @@ def test_model_is_marked_by_its_first_replies_only() -> None:
     assert content_of(read(server, said)) == ("", said)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Close it by `</think>` at the end.",
+        "Write:\n```\n</think>\n```\n",
+        '{"text": "hm\n</think>\n\nParis"}',
+    ],
+)
+def test_quoted_tag_of_a_marked_model_is_text(said: str) -> None:
+    for pieces in ([said], list(said)):
+        assert content_of(read(Server(thinks_in_text={"m"}), *pieces)) == ("", said)
+
+
+def test_quoted_tag_in_the_thinking_does_not_end_it() -> None:
+    said = "I should not write `</think>` here.\n</think>\n\nParis"
+    for pieces in ([said], list(said)):
+        thought, answer = content_of(read(Server(thinks_in_text={"m"}), *pieces))
+        assert (thought, answer) == ("I should not write `</think>` here.\n", "Paris")
+
+
 def test_mark_falls_with_a_reply_without_the_tag() -> None:
     server = Server(thinks_in_text={"m"})
 
@@ -222,6 +261,10 @@ def test_typed_answer_is_tried_whole(size: int) -> None:
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
     for server in (Server(), Server(thinks_in_text={"m"})):
         assert content_of(read(server, *pieces, request=typed)) == ("", whole)
+
+    for around in ("```json\n%s\n```", "Here: %s"):
+        marked = Server(thinks_in_text={"m"})
+        assert content_of(read(marked, around % whole, request=typed)) == ("", around % whole)
 
     thought = f"hm</think>{whole}"
     pieces = [thought[at : at + size] for at in range(0, len(thought), size)]
