@@ -159,7 +159,7 @@ def test_file_gates_tools_by_name_ours_included(tmp_path: Path) -> None:
     config = yaml(tmp_path, "tools:\n  approval: [send, workspace]\n")
     write = ToolUse("w", "workspace_write", {"key": "a", "text": "b"})
     both = Reply(tool_uses=(*WORKS.tool_uses, write))
-    script: dict[str, Any] = {"root": [spawn("A"), said], "A": [both, said]}
+    script: dict[str, Any] = {"root": [spawn("A"), "All."], "A": [both, said]}
     post = Post()
     denied: list[str] = []
 

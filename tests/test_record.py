@@ -184,8 +184,6 @@ def test_output_is_that_of_the_result_also_when_the_run_failed_or_was_cancelled(
         assert run.output == error.partial_result.output
     assert failed.output.endswith("*wrong key*")
     assert "took too long" in cancelled.output
-    silent = Session(provider=ScriptedProvider([""])).spawn("a task")
-    assert silent.result(DEADLINE_S).output == silent.output == "(no output)"
 
 
 def test_output_is_the_roots_and_not_that_of_the_agent_that_ended_last() -> None:

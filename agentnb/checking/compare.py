@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from agentnb.checking.given import Checkable, record_of
+from agentnb.checking.word_diff import Piece, marked, word_diff
 from agentnb.core.shown import Bundle, Listed, Shown, counted
 from agentnb.core.text import LONGEST_LINE, quoted, visible
 from agentnb.core.types import AgentStatus, path_key
-from agentnb.core.word_diff import Piece, marked, word_diff
 from agentnb.prices import dollars
 from agentnb.record import RunRecord
 from agentnb.views.outline import GLYPHS

@@ -364,21 +364,11 @@ class NotRecorded(LlmError):
 
 
 class NoAnswer(OrchestratorError):
-    """A model's sub-agents were not started, and it gave no answer without them.
+    """A model gave no answer, also when it was asked once more.
 
-    Args:
-        why_not: Why they were not started, as the rest of a sentence.
-        asked_again: Whether it asked for sub-agents again; otherwise it said nothing.
+    It may have thought until `max_output_tokens` or its context window was used up, or said
+    nothing, or asked only for sub-agents that were not started.
     """
-
-    def __init__(self, why_not: str, *, asked_again: bool) -> None:
-        self.why_not, self.asked_again = why_not, asked_again
-        then = "only asked for sub-agents again" if asked_again else "said nothing"
-        super().__init__(
-            f"The model gave no answer: its sub-agents were not started, because {why_not}, and "
-            f"when it was asked to answer itself it {then}. Put the task in other words, or ask "
-            "another model."
-        )
 
 
 class InvalidOutput(OrchestratorError):

@@ -231,6 +231,7 @@ GIVE_FINAL_ANSWER = (
 )
 
 
+NO_TEXT = "Your last reply was empty. Give your answer to the task now."
 ANSWER_IS_NOTED = "Your answer is noted."
 ANSWER_WAS_CUT = "It was cut off before its end: give a shorter one."
 

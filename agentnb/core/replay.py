@@ -120,8 +120,11 @@ class Replay(Past):
 
     def _fits(self, record: CallRecord, request: CompletionRequest) -> bool:
         """Whether a record may answer: a reply cut at the output limit needs the same limit."""
-        is_cut = record.stop_reason == _MAX_TOKENS
-        return not is_cut or self._most_output in (None, request.max_tokens)
+        most = self._most_output
+        if record.stop_reason != _MAX_TOKENS or most is None:
+            return True
+        # A call had twice the limit if its agent's thinking had used up the limit itself.
+        return bool(request.max_tokens == (most if record.limits[0] <= most else 2 * most))
 
     @property
     def recorded(self) -> int:

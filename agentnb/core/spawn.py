@@ -22,6 +22,7 @@ understood is not followed.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -110,6 +111,24 @@ def without_block(text: str) -> str:
     if not read_reply(text).has_block:
         return text
     return text.replace("<spawn_agents", "&lt;spawn_agents")
+
+
+def without_acting_block(text: str) -> str:
+    """A typed answer's text without an acting spawn block; inside JSON, the block is escaped."""
+    if not read_reply(text).has_block:
+        return text
+    if is_json(text):  # there a `<` occurs only inside a string
+        return text.replace("<", "\\u003c")
+    return without_block(text)
+
+
+def is_json(text: str) -> bool:
+    """Whether the whole of a text is JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def final_text(text: str, error: str | None) -> str:

@@ -61,6 +61,7 @@ _MOST_QUOTED = 50
 """End tags of one reply that are looked at."""
 _LONGEST_END = max(map(len, _ENDS))
 _CUT = ("max_tokens", "model_context_window_exceeded")
+_NO_END = "The thinking in its text had no end."
 
 Piece = tuple[bool, str]
 """Whether it is thinking, and the piece."""
@@ -114,6 +115,8 @@ class ThinkingFilter:
     def stopped(self, stopped: Stopped) -> Stopped:
         """The end, with the thinking in a block of its own.
 
+        Thinking that never ended took all that the reply could have, whatever its server says.
+
         Raises:
             BadReply: The text held an end of thinking whose beginning the template has written.
         """
@@ -123,7 +126,10 @@ class ThinkingFilter:
         if self._size:
             if self._split.begin:
                 server.tags_thinking.add((model, self._split.begin))
-            return replace(stopped, message=self._parted(stopped.message))
+            message = self._parted(stopped.message)
+            if self._split.is_open and not (message.text.strip() or _has_calls(message)):
+                return replace(stopped, message=message, reason="max_tokens", note=_NO_END)
+            return replace(stopped, message=message)
         if model in server.answers_at_once:
             return stopped
         text = stopped.message.text
@@ -195,6 +201,11 @@ class _Split:
         self._is_held = False
         self._held: list[str] = []
         """The whole reply, while it may be thinking and may be the answer."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether thinking has begun and not ended."""
+        return bool(self._end)
 
     @property
     def knows_tags(self) -> bool:
@@ -295,6 +306,10 @@ class _Split:
             return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(end) :].lstrip())]
         self.was_no_thinking = not is_cut
         return _piece(is_cut, whole)
+
+
+def _has_calls(message: Message) -> bool:
+    return any(isinstance(block, ToolUseBlock) for block in message.content)
 
 
 def _has_end(text: str) -> bool:

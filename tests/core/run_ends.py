@@ -127,7 +127,7 @@ def _check_calls(entries: Sequence[Entry]) -> None:
                 last_attempt[event.agent_id] = event.attempt
             case ModelCallFinished():
                 open_calls[event.agent_id] -= 1
-                if event.stop_reason is not None and event.error is None:
+                if event.stop_reason not in (None, "refusal"):
                     last_attempt[event.agent_id] = 0
             case ProviderFailover():
                 assert event.agent_id not in moved_to, "it went back, or beyond the last model"

@@ -78,7 +78,7 @@ ERRORS: list[BaseException] = [
     ScriptExhausted("one too many"),
     InternalError("a bug of ours"),
     BadDriver("a bug below"),
-    NoAnswer("it is late", asked_again=True),
+    NoAnswer("it is late"),
     Bug("foreign"),
     Bug("two\nlines, " + "and long " * 200),
     Bug(),

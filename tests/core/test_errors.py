@@ -176,7 +176,7 @@ ONE_OF_EACH: list[AgentnbError] = [
     *(cls("what happened", retry_after_s=3.0, status_code=404) for cls in LLM_ERRORS),
     AgentnbError("m"),
     OrchestratorError("m"),
-    NoAnswer("the block has no end", asked_again=True),
+    NoAnswer("The model gave no answer. Put the task in other words."),
     UntrustedSettings("agentnb.yaml", what="the key", where="https://a", allow="allow it"),
     UntrustedSettings("agentnb.yaml", does="code would go", allow="allow it", key="engines.lab"),
     TrustNotKept("agentnb.yaml", "no room"),
@@ -428,20 +428,6 @@ def test_cancelled_run_says_why_where_that_is_known() -> None:
     assert RunCancelled("enough").reason == "enough"
     assert "cancelled (enough)" in str(RunCancelled("enough"))
     assert str(RunCancelled()) == "The run was cancelled."
-
-
-@pytest.mark.parametrize(
-    ("asked_again", "then"), [(True, "only asked for sub-agents again"), (False, "said nothing")]
-)
-def test_model_that_gave_no_answer_is_told_with_why_and_what_to_do(
-    asked_again: bool, then: str
-) -> None:
-    error = NoAnswer("the block has no end", asked_again=asked_again)
-
-    assert (error.why_not, error.asked_again) == ("the block has no end", asked_again)
-    assert "because the block has no end" in str(error)
-    assert then in str(error)
-    assert "in other words" in str(error)
 
 
 def test_bug_is_told_by_its_type_its_place_and_its_text_on_one_line() -> None:

@@ -86,13 +86,6 @@ async def test_root_is_announced_by_an_event_of_its_own() -> None:
     assert tree.of(RunStarted)[0].task_description == "a question"
 
 
-async def test_empty_reply_completes_and_says_that_there_was_no_output() -> None:
-    tree = await run_tree(ScriptedProvider([""]))
-
-    assert tree.result.final_response == "(no output)"
-    assert tree.result.status is AgentStatus.COMPLETED
-
-
 @pytest.mark.parametrize("depth", DEPTHS)
 async def test_answer_cut_by_the_models_own_limit_is_completed_and_marked(depth: int) -> None:
     tree = await run_tree(chain(depth, Reply("as far as it came", stop_reason="max_tokens")))

@@ -77,8 +77,10 @@ async def test_model_that_only_ever_pauses_is_cut_at_the_most_turns_of_an_agent(
 
 
 async def test_pause_before_the_first_word_is_an_end_as_there_is_nothing_to_go_on_with() -> None:
-    provider = ScriptedProvider([Reply("", stop_reason="pause_turn")])
+    provider = ScriptedProvider([Reply("", stop_reason="pause_turn"), "Paris"])
 
     tree = await run_tree(provider)
 
-    assert tree.result.final_response == "(no output)"
+    assert tree.result.final_response == "Paris"
+    asked_again = provider.requests[-1].messages
+    assert [each.role for each in asked_again] == ["user"], "an empty reply cannot be sent back"

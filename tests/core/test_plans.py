@@ -129,7 +129,7 @@ async def test_block_of_which_nothing_is_admitted_is_no_plan() -> None:
 # -- the bound ------------------------------------------------------------------------------------
 
 MAX_OUTPUT = 60
-LENGTHS = st.integers(0, 4 * MAX_OUTPUT)
+LENGTHS = st.integers(1, 4 * MAX_OUTPUT)
 LEAVES = st.tuples(LENGTHS)
 DRAWN = st.recursive(
     LEAVES,
@@ -145,11 +145,11 @@ DRAWN = st.recursive(
 
 def script_of(drawn: Any, task: str, script: dict[str, Any]) -> dict[str, Any]:
     if len(drawn) == 1:
-        script[task] = "w" * drawn[0] or " "
+        script[task] = "w" * drawn[0]
     else:
         length, mode, below = drawn
         names = [f"{task}<{number}>" for number in range(len(below))]
-        script[task] = [spawn(*names, mode=mode), "w" * length or " "]
+        script[task] = [spawn(*names, mode=mode), "w" * length]
         for name, each in zip(names, below, strict=True):
             script_of(each, name, script)
     return script

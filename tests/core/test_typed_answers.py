@@ -125,9 +125,9 @@ async def test_plain_json_of_an_agent_with_tools_needs_no_turn_more() -> None:
         ("I do not know.", "no JSON"),
         (Reply("", (ToolUse("x1", "look", {}),)), "'look'"),
         (Reply('{"title": "t', stop_reason="max_tokens"), "cut off"),
-        (Reply("", stop_reason="max_tokens"), "cut off"),
+        ("", "there is no text"),
     ],
-    ids=["field", "rule", "bug in a rule", "prose", "other tool", "cut", "cut call"],
+    ids=["field", "rule", "bug in a rule", "prose", "other tool", "cut", "nothing"],
 )
 async def test_wrong_answer_goes_back_once_with_what_is_wrong(first: Any, word: str) -> None:
     tree, provider = await run([first, final(GOOD, "f2")])

@@ -25,6 +25,7 @@ from agentnb.core.protocols import (
 )
 from agentnb.core.records import CANCELLED, ErrorRecord, error_record
 from agentnb.core.text import literal, one_line, short_reason
+from agentnb.core.tool_results import calls_in
 from agentnb.core.types import (
     MOST,
     CompletionRequest,
@@ -37,6 +38,7 @@ from agentnb.core.types import (
     ToolUse,
     Usage,
     assistant_message,
+    text_so_far,
 )
 
 if TYPE_CHECKING:
@@ -202,6 +204,19 @@ async def _stream(
             + (f": {one_line(reply.text).rstrip('.')}" if reply.text else "")
             + ". Rephrase the task, or use another model."
         )
+    elif not reply.pieces or (reply.pieces[0][2].isspace() and not reply.text.strip()):
+        _note_empty(lease.request, reply, reply.stopped)
+
+
+def _note_empty(request: CompletionRequest, reply: ReplySoFar, stopped: Stopped) -> None:
+    """Note that a reply without text is no answer, unless it has calls or continues another."""
+    if calls_in(stopped.message) or text_so_far(request.messages):
+        return
+    is_cut = stopped.reason == "max_tokens"
+    limit = f" within its limit of {request.max_tokens:,} tokens" if is_cut else ""
+    note = f"The reply held no text{limit}."
+    if note not in (reply.note or ""):  # a recorded reply brings it along
+        reply.note = " ".join(filter(None, (reply.note, note)))
 
 
 async def _read(

@@ -17,7 +17,6 @@ No answer contains a spawn block outside code.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -27,6 +26,7 @@ from agentnb.core._call.asking import asked_of, asking_for
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core._call.services import WAITS_FOR_ROOM, input_tokens_of
 from agentnb.core._run.agent import Agent, AgentEnd
+from agentnb.core._run.no_answer import OnceMore, is_empty, no_answer, without_sub_agents
 from agentnb.core.budget import OUTPUT_SLICE, as_json
 from agentnb.core.errors import InvalidOutput, NoAnswer
 from agentnb.core.events import AgentFailed, AgentWaiting, Event, SynthesisStarted
@@ -39,7 +39,7 @@ from agentnb.core.protocols import (
     links_of,
 )
 from agentnb.core.request import RunState
-from agentnb.core.spawn import SPAWN, SpawnReading, read_reply, without_block
+from agentnb.core.spawn import SPAWN, SpawnReading, is_json, read_reply, without_acting_block
 from agentnb.core.synthesis import (
     TOKENS_OF_ANSWER,
     answer_out_of_turns,
@@ -49,15 +49,13 @@ from agentnb.core.synthesis import (
     result_body,
     said_and_results,
 )
+from agentnb.core.tool_results import calls_in, ready_for_person
 from agentnb.core.types import (
     FINAL_ANSWER,
     AgentStatus,
     CompletionRequest,
     Message,
-    Role,
     SubAgentResult,
-    ToolResultBlock,
-    ToolUseBlock,
     bare_model,
     user_message,
 )
@@ -95,21 +93,29 @@ class Conversation:
         is_synthesis: bool = False,
         announcement: Event | None = None,
         is_final: bool = False,
+        is_correction: bool = False,
     ) -> AgentOutcome:
         """Run turns until the agent asks for no more tools. A failed turn gets a second attempt.
+
+        A reply without an answer leads to another call, see `agentnb.core._run.no_answer`; the text
+        is empty only if that did not help.
 
         Args:
             is_synthesis: Whether these turns combine results.
             announcement: Published just before the first call starts, and only then: a cancel may
                 come while the call waits at the gate.
             is_final: Whether the agent can do nothing but answer.
+            is_correction: Whether the agent was asked once more already: it may say nothing.
 
         Raises:
             OrchestratorError: A turn failed for good.
         """
         agent = self._agent
+        begin, once_more = len(agent.messages), None
         while True:
             request = self._request(is_final=is_final or is_synthesis)
+            if once_more is not None:
+                request = once_more.request(request)
             agent.was_asked_for_type = request.output_schema is not None
             work = self._work(request, announcement, is_synthesis=is_synthesis)
             outcome = await self._attempt(work)
@@ -120,9 +126,14 @@ class Conversation:
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.report_exhausted()
             if outcome.error is None:
-                return outcome
+                if outcome.text.strip():
+                    return outcome
+                once_more = once_more or OnceMore(agent, begin, is_correction)
+                if (ended := once_more.after(outcome)) is not None:
+                    return ended
+                continue
             if not self._may_retry(outcome):
-                raise outcome.error
+                raise once_more.error_of(outcome.error) if once_more else outcome.error
             agent.services.publish(
                 AgentFailed(
                     agent_id=agent.agent_id,
@@ -204,7 +215,7 @@ class Conversation:
         output, text = self._agent.output, outcome.text
         if self._agent.was_asked_for_type:
             return True
-        if output is None or not _is_json(text):
+        if output is None or not is_json(text):
             return False
         return isinstance(output.read(text), TypedAnswer)
 
@@ -327,7 +338,7 @@ class Conversation:
             return self.completed(reading.text_before, outcome)
         agent = self._agent
         agent.add_message(prompt.corrective_message(why_not))
-        outcome = await self.run_turns(is_synthesis=bool(agent.children))
+        outcome = await self.run_turns(is_synthesis=bool(agent.children), is_correction=True)
         if outcome.exhausted is not None:
             return self.exhausted(outcome.exhausted)
         if self.gives_answer(outcome):
@@ -339,7 +350,8 @@ class Conversation:
             agent.ignore("it was asked for a direct answer", agent.number(reading.tasks))
         if reading.text_before:
             return self.completed(reading.text_before, outcome)
-        return self._no_answer(outcome, NoAnswer(why_not, asked_again=reading.has_block))
+        error = without_sub_agents(why_not, asked_again=reading.has_block)
+        return self._no_answer(outcome, error)
 
     async def answer_again(self, end: AgentEnd) -> AgentEnd | None:
         """Give an agent that has answered one more turn, for a person's note.
@@ -354,7 +366,7 @@ class Conversation:
             Its new end; `None` if no note fits into the budget, so that no call is made.
         """
         agent = self._agent
-        messages, is_synthesis = _ready_for_person(agent.messages), bool(agent.children)
+        messages, is_synthesis = ready_for_person(agent.messages), bool(agent.children)
         request = replace(self._request(), messages=messages)
         news = await agent.services.take_news(
             self._work(request, is_synthesis=is_synthesis), request
@@ -363,7 +375,7 @@ class Conversation:
             return None
         agent.keep_answer(end.text)
         agent.tell(messages, news)
-        outcome = await self.run_turns(is_synthesis=is_synthesis)
+        outcome = await self.run_turns(is_synthesis=is_synthesis, is_correction=True)
         if outcome.exhausted is not None:
             return replace(end, status=AgentStatus.EXHAUSTED, reason=outcome.exhausted)
         said = outcome.text
@@ -413,12 +425,13 @@ class Conversation:
         agent, said = self._agent, end.text
         agent.keep_answer(said)  # in case the agent is stopped or fails meanwhile
         agent.answer_tool_calls(message)
-        outcome = await self.run_turns(is_synthesis=bool(agent.children), is_final=True)
+        outcome = await self.run_turns(
+            is_synthesis=bool(agent.children), is_final=True, is_correction=True
+        )
         if outcome.exhausted is not None:
             end = replace(end, status=AgentStatus.EXHAUSTED, reason=outcome.exhausted)
             return WrongAnswer(outcome.exhausted), end
-        reading, end = self._read_typed(output, self.completed(outcome.text, outcome))
-        return reading, end if end.text else replace(end, text=said)
+        return self._read_typed(output, self.completed(outcome.text.strip() or said, outcome))
 
     def _read_typed(
         self, output: OutputType, end: AgentEnd
@@ -443,7 +456,7 @@ class Conversation:
     ) -> tuple[TypedAnswer | WrongAnswer, AgentEnd]:
         """Read the newest reply: the first valid one of its answer calls, else its text."""
         agent = self._agent
-        calls = _calls_in(agent.messages[-1]) if agent.was_asked_for_type else []
+        calls = calls_in(agent.messages[-1]) if agent.was_asked_for_type else []
         given = [call.input for call in calls if call.name == FINAL_ANSWER]
         if not given:
             reading = output.read(end.text)
@@ -458,7 +471,7 @@ class Conversation:
         return readings[at], replace(end, text=as_json(given[at]))
 
     def _no_answer(self, outcome: AgentOutcome, error: NoAnswer) -> AgentEnd:
-        """The end of an agent without an answer even in its corrective turn."""
+        """The end of an agent without an answer even when it was asked once more."""
         agent = self._agent
         if agent.is_root and self._meter.was_exhausted:  # a run that was exhausted never raises
             return self.exhausted(self._not_all_done)
@@ -481,6 +494,9 @@ class Conversation:
 
     def completed(self, text: str, outcome: AgentOutcome | None) -> AgentEnd:
         """The end of an agent that answered. An exhausted run's root is never `completed`."""
+        if outcome is not None and not text.strip() and is_empty(outcome):
+            if (error := no_answer(outcome, self._agent)) is not None:
+                return self._no_answer(outcome, error)
         cut = outcome is not None and outcome.stop_reason in CUT_REASONS
         if outcome is not None and outcome.stop_reason == NO_TURNS_LEFT:
             text = self._out_of_turns(text, outcome)
@@ -572,35 +588,3 @@ class Conversation:
 def _is_wrong(reading: TypedAnswer | WrongAnswer, end: AgentEnd) -> bool:
     """Whether to ask for the answer again; never for an agent that a limit ended."""
     return isinstance(reading, WrongAnswer) and end.status is AgentStatus.COMPLETED
-
-
-def _ready_for_person(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The conversation of an agent that has answered, with a user message at its end."""
-    if not messages[-1].content:  # an empty reply cannot be sent back
-        messages = messages[:-1]
-    if messages[-1].role is Role.USER:  # its turns were used up: tool results come last
-        return messages
-    calls = _calls_in(messages[-1])  # no call may stay without a result: `final_answer`, too
-    results = tuple([ToolResultBlock(call.id, prompt.ANSWER_IS_NOTED, False) for call in calls])
-    return (*messages, Message(Role.USER, results))
-
-
-def _calls_in(message: Message) -> list[ToolUseBlock]:
-    return [block for block in message.content if isinstance(block, ToolUseBlock)]
-
-
-def without_acting_block(text: str) -> str:
-    """A typed answer's text without an acting spawn block; inside JSON, the block is escaped."""
-    if not read_reply(text).has_block:
-        return text
-    if _is_json(text):  # there a `<` occurs only inside a string
-        return text.replace("<", "\\u003c")
-    return without_block(text)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True

@@ -35,7 +35,7 @@ from agentnb.core._run.agent import (
     agent_for_task,
     root_agent,
 )
-from agentnb.core._run.conversation import Conversation, without_acting_block
+from agentnb.core._run.conversation import Conversation
 from agentnb.core._run.following import Following
 from agentnb.core._run.jobs import AgentJobs, Job, repeat_key
 from agentnb.core._run.mapped import MappedRows
@@ -57,7 +57,13 @@ from agentnb.core.protocols import AgentOutcome, JobOrder, NotStarted, OutputTyp
 from agentnb.core.reading import agent_ended
 from agentnb.core.records import EndRecord, RunHead
 from agentnb.core.request import RunState
-from agentnb.core.spawn import SpawnProblem, SpawnReading, task_of, without_block
+from agentnb.core.spawn import (
+    SpawnProblem,
+    SpawnReading,
+    task_of,
+    without_acting_block,
+    without_block,
+)
 from agentnb.core.synthesis import results_as_text, synthesis_need
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
