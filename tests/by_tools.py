@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agentnb import ScriptedProvider, Session
+from agentnb import Session
 from agentnb.core.events import ToolCallFinished
+from agentnb.core.protocols import Provider
 from agentnb.core.types import OrchestratorResult
 from agentnb.run import Run
 from agentnb.testing import tool_calls as order
@@ -37,11 +38,11 @@ def wait(ids: str = "*") -> tuple[str, Mapping[str, Any]]:
     return "spawn_await", {"job_ids": ids}
 
 
-def session_of(provider: ScriptedProvider, **settings: Any) -> Session:
+def session_of(provider: Provider, **settings: Any) -> Session:
     return Session(provider=provider, **{"delegation": "tools", "config": False, **settings})
 
 
-def run_of(provider: ScriptedProvider, **settings: Any) -> tuple[Run, OrchestratorResult]:
+def run_of(provider: Provider, **settings: Any) -> tuple[Run, OrchestratorResult]:
     run = session_of(provider, **settings).spawn("Do it.")
     return run, run.result(DEADLINE_S)
 

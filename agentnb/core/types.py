@@ -407,7 +407,8 @@ class Stopped:
     message: Message
     """The assistant's message, as it must be sent back."""
     note: str = ""
-    """What a person should know of the end, as a sentence; empty for nothing."""
+    """What a person should know of the end, as a sentence; of a `refusal`, why the model declined,
+    and what to do. Empty for nothing."""
 
 
 StreamEvent = TextDelta | ThinkingDelta | ToolUse | Usage | Stopped

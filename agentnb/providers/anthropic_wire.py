@@ -35,7 +35,7 @@ from agentnb.core.types import (
     Usage,
 )
 from agentnb.providers.call_arguments import CallArguments, without_parameters
-from agentnb.providers.ends import CUT, checked, our_word, said
+from agentnb.providers.ends import CUT, checked, declined, our_word, said
 from agentnb.providers.forms import TOOL_CHOICE, TOOLS, UNSIGNED, Form
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
@@ -246,6 +246,8 @@ class ReplyReader:
         """The API's token counts, under the names of `Usage`."""
         self._output_is_final = False
         self._reason: str | None = None
+        self._details: object = None
+        """Why the model declined, in the API's words."""
         self._parts: dict[int, _Part] = {}
         self._undecided: _Part | None = None
         """A tool call without input: the next event shows whether it is whole or was cut."""
@@ -293,6 +295,7 @@ class ReplyReader:
                 yield from self._close(self._part(data))
             case "message_delta":
                 self._reason = said(data["delta"].get("stop_reason")) or self._reason
+                self._details = data["delta"].get("stop_details") or self._details
                 yield from self._decide()
                 yield from self._count(data.get("usage"), is_final=True)
             case "message_stop":
@@ -328,6 +331,8 @@ class ReplyReader:
         if reason not in CUT and any(part.call is None for part in calls):
             raise BadReply("a tool call without an end")
         message = Message(Role.ASSISTANT, tuple(blocks))
+        if reason == "refusal":
+            return Stopped(reason, message, declined(self._reason, message.text, self._details))
         return Stopped(reason, message, " ".join(filter(None, notes)))
 
     def _count(self, raw: object, *, is_final: bool = False) -> Iterator[Usage]:

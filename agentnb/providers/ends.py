@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from agentnb.core.text import literal, short_reason
+from collections.abc import Mapping
+from typing import Any
+
+from agentnb.core.text import literal, one_line, short_reason
 from agentnb.providers.limits import BadReply
 from agentnb.providers.servers import Server
 
@@ -30,12 +33,22 @@ _OURS = {
     "eos_token": "end_turn",
     "complete": "end_turn",
     "model_length": "max_tokens",
-    # Bridges to Gemini; the last is GLM's.
+    "token_limit": "max_tokens",
+    "repetition": "max_tokens",  # vLLM ends a text that turns in circles
+    # Filters: of Gemini, behind bridges, GLM, Bedrock and Cohere.
     "safety": "refusal",
     "recitation": "refusal",
+    "language": "refusal",
     "blocklist": "refusal",
     "prohibited_content": "refusal",
+    "spii": "refusal",
+    "image_safety": "refusal",
+    "image_prohibited_content": "refusal",
+    "image_recitation": "refusal",
     "sensitive": "refusal",
+    "guardrail_intervened": "refusal",
+    "content_filtered": "refusal",
+    "error_toxic": "refusal",
 }
 """By a server's word, in lower case. One that is not here says that the reply broke off."""
 _NOTHING = ("null", "none")
@@ -56,6 +69,27 @@ def our_word(reason: str | None, *, has_calls: bool) -> str:
     """
     ours = _OURS.get((reason or "end_turn").lower().replace("-", "_"), "")
     return "tool_use" if has_calls and ours in ("end_turn", "stop_sequence") else ours
+
+
+def declined(reason: str | None, text: str, details: object = None) -> str:
+    """Why a model, or a filter of its server, declined to answer; empty if no more is known.
+
+    Args:
+        reason: See `said`.
+        text: The text that came before.
+        details: The server's own, of any shape: `category` and `explanation` are read.
+    """
+    known = details if isinstance(details, Mapping) else {}
+    category = known.get("category") or ("" if (reason or "").lower() == "refusal" else reason)
+    why = ": ".join(filter(None, map(_words, (category, known.get("explanation")))))
+    if not why:
+        return ""
+    words = f": {_words(text)}" if text.strip() else ""
+    return f"The model declined to answer ({why}){words}. Rephrase the task, or use another model."
+
+
+def _words(said: Any) -> str:
+    return one_line(said).rstrip(".") if isinstance(said, str) else ""
 
 
 def checked(reason: str | None, server: Server, model: str, *, has_answer: bool) -> str:

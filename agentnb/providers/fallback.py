@@ -1,7 +1,7 @@
 """A chain of models: when one fails, the next is asked.
 
-It moves on only before any text of a reply was shown, so that an answer never mixes two models,
-and only after a fault, never after a refusal.
+It moves on only before any text of a reply was shown, so that an answer never mixes two models:
+after a fault, and after a refusal.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
-from agentnb.core.errors import LlmError, Refused
+from agentnb.core.errors import LlmError
 from agentnb.core.protocols import FallbackModel, closing
 from agentnb.core.text import visible
 from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, bare_model
@@ -44,10 +44,16 @@ class FallbackProvider:
                 async with closing(link.provider.stream(asked)) as events:
                     async for event in events:
                         was_shown = was_shown or (isinstance(event, TextDelta) and bool(event.text))
-                        is_whole = is_whole or isinstance(event, Stopped)
+                        if isinstance(event, Stopped):
+                            is_whole = was_shown or not self._moves_on(event, link)
+                            if not is_whole:
+                                break
                         yield event
                 if is_whole or was_shown or link is self.links[-1]:
                     return
-            except LlmError as error:
-                if was_shown or isinstance(error, Refused) or link is self.links[-1]:
+            except LlmError:
+                if was_shown or link is self.links[-1]:
                     raise
+
+    def _moves_on(self, end: Stopped, link: FallbackModel) -> bool:
+        return end.reason == "refusal" and link is not self.links[-1]

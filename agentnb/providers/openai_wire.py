@@ -33,7 +33,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     Usage,
 )
-from agentnb.providers.ends import CUT, checked, our_word, said
+from agentnb.providers.ends import CUT, checked, declined, our_word, said
 from agentnb.providers.forms import (
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
@@ -273,6 +273,8 @@ class ReplyReader:
         self._others = KeptFields(_READ_FIELDS)
         self._has_begun = self._has_refused = False
         self._reason: str | None = None
+        self._filters: Mapping[str, str] = {}
+        """Which filter has ended the reply, as Azure says it."""
         self._text, self._thinking = GrowingText(), GrowingText()
         self._calls = ToolCalls(request, server.home)
         self._called: tuple[ToolUseBlock, ...] = ()
@@ -310,6 +312,8 @@ class ReplyReader:
                     self.is_whole = True
                     if not self._has_refused:  # a refusal ends with `stop`, as an answer does
                         self._reason = reason
+                    if filters := choice.get("content_filter_results"):
+                        self._filters = _filters_in(filters)
         return events
 
     def _message_in(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -344,7 +348,7 @@ class ReplyReader:
         if text := delta.get("content"):
             yield TextDelta(self._text.keep(text))
         if refusal := delta.get("refusal"):
-            self._reason, self._has_refused = "content_filter", True
+            self._reason, self._has_refused = "refusal", True
             yield TextDelta(self._text.keep(refusal))
         if calls := delta.get("tool_calls"):
             for piece in [calls] if isinstance(calls, Mapping) else calls:  # some send one alone
@@ -385,6 +389,8 @@ class ReplyReader:
         if text:
             blocks.append(TextBlock(text))
         message = Message(Role.ASSISTANT, (*blocks, *self._called))
+        if self._our_reason == "refusal":
+            return Stopped("refusal", message, declined(self._reason, text, self._filters))
         return Stopped(self._our_reason, message, " ".join(filter(None, notes)))
 
     @property
@@ -419,6 +425,14 @@ class ReplyReader:
         if is_final and not output:
             output = tokens_in(self._text.size + self._thinking.size + self._calls.size)
         return Usage(prompt - cached - written, output, written, cached)
+
+
+def _filters_in(results: object) -> Mapping[str, str]:
+    """The filters that refused, as `ends.declined` reads them."""
+    if not isinstance(results, Mapping):
+        return {}
+    hit = [name for name, each in results.items() if isinstance(each, Mapping)]
+    return {"explanation": ", ".join(name for name in hit if results[name].get("filtered") is True)}
 
 
 _USAGE_FIELDS = {

@@ -162,8 +162,10 @@ class ReplyStream:
         if (stopped := self._reader.stopped()) is not None:
             yield from self._split.end(stopped.reason)
             stopped = self._split.stopped(stopped)
-            notes = filter(None, (self._note, stopped.note))
-            self._stopped = replace(stopped, note=" ".join(notes))
+            if stopped.reason != "refusal":  # its note is the error
+                notes = filter(None, (self._note, stopped.note))
+                stopped = replace(stopped, note=" ".join(notes))
+            self._stopped = stopped
 
     async def end(self) -> Stopped:
         """The end of the turn, after `last_events`.

@@ -18,6 +18,7 @@ from agentnb.core.errors import (
     ModelNotFound,
     Overloaded,
     RateLimited,
+    Refused,
     StreamBroken,
 )
 from agentnb.core.events import (
@@ -33,6 +34,7 @@ from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, CompletionRequest, ToolSpec, ToolUse, Usage
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
+from tests.by_tools import order, run_of, start, wait
 from tests.core.clock import ManualClock
 from tests.support import PATHS, Hold, Tree, by_agent, chain, make_tree, run_tree, spawn, task_of
 
@@ -226,13 +228,56 @@ async def test_reply_that_was_paused_is_gone_on_with_by_the_same_model_or_not_at
     assert second.requests == []
 
 
-async def test_model_that_declines_is_not_gone_round() -> None:
+@pytest.mark.parametrize("text", ["", "Half an answer"])
+@pytest.mark.parametrize("depth", range(4))
+async def test_next_model_answers_when_one_declines_whatever_it_had_written(
+    depth: int, text: str
+) -> None:
+    first = chain(depth, Reply(text, stop_reason="refusal"))
+
+    tree = await run_chain(first, always("the second model's answer"))
+
+    assert tree.result.status is AgentStatus.COMPLETED
+    (moved,) = tree.of(ProviderFailover)
+    assert moved.agent_id == tree.id_of(PATHS[depth])
+    assert "declined to answer" in moved.error
+    assert tree.of(AgentCompleted, PATHS[depth])[0].text == "the second model's answer"
+    assert tree.of(AgentFailed) == []
+
+
+async def test_all_models_that_declined_are_named() -> None:
+    declines = always(Reply(stop_reason="refusal"))
+
+    tree = await run_chain(declines, declines)
+
+    assert isinstance(tree.error, Refused)
+    assert str(tree.error).count("declined to answer") == 2
+
+
+async def test_paused_reply_is_not_gone_on_with_by_another_model_after_a_refusal() -> None:
+    paused = Reply("The first half by a,", stop_reason="pause_turn")
     second = always("never asked")
 
-    tree = await run_chain(always(Reply(stop_reason="refusal")), second)
+    tree = await run_chain(ScriptedProvider([paused, Reply(stop_reason="refusal")]), second)
 
-    assert "declined to answer" in str(tree.error)
+    assert isinstance(tree.error, Refused)
     assert second.requests == []
+
+
+def test_answer_from_reserve_is_asked_of_the_model_that_had_no_room() -> None:
+    dear = Reply(stop_reason="refusal", usage=Usage(input_tokens=16_000))
+    scripts: dict[str, Any] = {
+        "root": [order(start("A")), order(wait()), dear, "not asked"],
+        "A": "an answer",
+    }
+    models = chain_of(by_agent(scripts), always("the second model's answer"))
+
+    run, result = run_of(models, budget=20_000, on_budget_warning="continue")
+
+    asked = [each.event.model for each in run.events if isinstance(each.event, ModelCallStarted)]
+    assert asked == [*["scripted/a"] * 4, "scripted/b"]
+    assert result.status is AgentStatus.EXHAUSTED
+    assert result.final_response == "the second model's answer"
 
 
 async def test_bug_in_a_provider_is_no_reason_to_move_on() -> None:

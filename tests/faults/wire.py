@@ -238,6 +238,9 @@ COMPLETIONS = Wire(
     wrong_shape=("", {"choices": [{"index": 0, "delta": {"content": 5}}]}),
     stop=DONE,
     stop_quoted="[DONE]",
-    unlike={"{quoted}": '{"choices":[{"index":0,"delta":{"content":5}}]}'},
+    unlike={
+        "{quoted}": '{"choices":[{"index":0,"delta":{"content":5}}]}',
+        "declined to answer:": "declined to answer (content_filter):",
+    },
 )
 WIRES = (MESSAGES, COMPLETIONS)

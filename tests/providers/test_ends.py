@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import agentnb
-from agentnb.core.errors import StreamBroken
+from agentnb.core.errors import Refused, StreamBroken
 from agentnb.core.types import CompletionRequest, Stopped, user_message
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.ends import MAY_BE_CUT
@@ -29,8 +30,15 @@ def dialect(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def reply(dialect: str, reason: object, *texts: str) -> Reply:
-    """A reply that ends for a reason, with the end mark of its stream."""
+def reply(dialect: str, reason: object, *texts: str, details: object = None) -> Reply:
+    """A reply that ends for a reason, with the end mark of its stream.
+
+    Args:
+        dialect: `chat` or `messages`.
+        reason: As the server says it.
+        texts: Its text in pieces.
+        details: Those of a refusal, in the Messages API.
+    """
     if dialect == "chat":
         said = [chunk({"content": text}) for text in texts]
         return Reply(events=(*said, chunk({}, finish_reason=reason), DONE))
@@ -45,7 +53,11 @@ def reply(dialect: str, reason: object, *texts: str) -> Reply:
         events.append({"type": "content_block_delta", "index": 0, "delta": delta})
     events += [
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}},
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason, "stop_details": details},
+            "usage": {"output_tokens": 1},
+        },
         {"type": "message_stop"},
     ]
     wire: list[Event] = [(each["type"], json.dumps(each)) for each in events]
@@ -91,6 +103,10 @@ async def end_of(dialect: str) -> Stopped:
         ("SAFETY", "refusal"),
         ("sensitive", "refusal"),
         ("Refusal", "refusal"),
+        ("SPII", "refusal"),
+        ("IMAGE_SAFETY", "refusal"),
+        ("guardrail_intervened", "refusal"),
+        ("repetition", "max_tokens"),
     ],
 )
 async def test_reason_is_heard_in_any_case_and_in_any_servers_words(
@@ -99,7 +115,75 @@ async def test_reason_is_heard_in_any_case_and_in_any_servers_words(
     with serving(monkeypatch, lambda _: reply(dialect, reason, "Hi")):
         end = await end_of(dialect)
 
-    assert (end.reason, end.note, end.message.text) == (told, "", "Hi")
+    assert (end.reason, end.message.text) == (told, "Hi")
+    assert bool(end.note) is (told == "refusal" and reason != "Refusal")
+
+
+@pytest.mark.parametrize(
+    ("reason", "details", "told"),
+    [
+        ("refusal", None, "declined to answer: Half an"),
+        ("refusal", {"category": None, "explanation": None}, "declined to answer: Half an"),
+        ("refusal", {"category": "cyber"}, "declined to answer (cyber): Half an"),
+        (
+            "refusal",
+            {"category": "bio", "explanation": "About toxins."},
+            "declined to answer (bio: About toxins): Half an",
+        ),
+        ("refusal", {"category": ["odd"], "explanation": 5}, "declined to answer: Half an"),
+        ("refusal", "odd", "declined to answer: Half an"),
+        ("SPII", None, "declined to answer (SPII): Half an"),
+    ],
+)
+def test_refusal_names_its_category_its_explanation_and_the_words_before(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, reason: str, details: Any, told: str
+) -> None:
+    if dialect == "chat" and details:
+        pytest.skip("The Messages API's own.")
+    asked = reply(dialect, reason, "Half an", details=details)
+    with serving(monkeypatch, lambda _: asked) as server:
+        with agentnb.Session(model=MODELS[dialect], store=None) as session:
+            with pytest.raises(Refused, match=re.escape(told)):
+                session.spawn("Say hello").result()
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        (
+            {"hate": {"filtered": True, "severity": "high"}, "self_harm": {"filtered": False}},
+            "hate",
+        ),
+        ({"jailbreak": {"filtered": True}, "violence": {"filtered": True}}, "jailbreak, violence"),
+    ],
+)
+def test_filter_of_a_chat_server_is_named(
+    monkeypatch: pytest.MonkeyPatch, filters: Any, told: str
+) -> None:
+    end = chunk({}, finish_reason="content_filter")
+    choices: Any = dict(end[1])["choices"]  # type: ignore[arg-type]
+    choices[0]["content_filter_results"] = filters
+    with serving(monkeypatch, lambda _: Reply(events=(end, DONE))):
+        with agentnb.Session(model="openai/m", store=None) as session:
+            with pytest.raises(Refused, match=re.escape(f"(content_filter: {told}).")):
+                session.spawn("Say hello").result()
+
+
+def test_refusal_is_replayed_in_the_same_words(
+    monkeypatch: pytest.MonkeyPatch, dialect: str, tmp_path: Any
+) -> None:
+    cassette, model = tmp_path / "declined.cassette.jsonl", MODELS[dialect]
+    told = []
+    with serving(monkeypatch, lambda _: reply(dialect, "SPII", "Half an")) as server:
+        for mode in ("record", "replay"):
+            with agentnb.Session(model=model, store=None, mode=mode, cassette=cassette) as session:
+                with pytest.raises(Refused) as declined:
+                    session.spawn("Say hello").result()
+            told.append(str(declined.value))
+        assert len(server.requests) == 1
+    assert "(SPII): Half an" in told[0]
+    assert told[1] == told[0]
 
 
 @pytest.mark.parametrize("reason", ["error", "abort", "cancelled", "tired"])

@@ -10,7 +10,14 @@ from agentnb import Session
 from agentnb.core.errors import LlmError, ModelNotFound, Overloaded, StreamBroken, UnknownModel
 from agentnb.core.events import AgentWaiting, ModelCallStarted, ProviderFailover
 from agentnb.core.protocols import FallbackModel
-from agentnb.core.types import AgentStatus, CompletionRequest, StreamEvent, TextDelta, user_message
+from agentnb.core.types import (
+    AgentStatus,
+    CompletionRequest,
+    Stopped,
+    StreamEvent,
+    TextDelta,
+    user_message,
+)
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from agentnb.run import Run
@@ -180,6 +187,18 @@ async def test_chain_as_a_provider_moves_on_from_a_reply_without_a_word_and_an_e
     said = await read(chain)
 
     assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "hello"
+
+
+async def test_chain_as_a_provider_moves_on_from_a_refusal_without_a_word() -> None:
+    declines = ScriptedProvider([Reply(stop_reason="refusal")] * 3)
+
+    said = await read(chain_of(declines, ScriptedProvider(["hello"])))
+    last = (await read(chain_of(declines, declines)))[-1]
+
+    assert "".join(event.text for event in said if isinstance(event, TextDelta)) == "hello"
+    assert [each.reason for each in said if isinstance(each, Stopped)] == ["end_turn"]
+    assert isinstance(last, Stopped)
+    assert last.reason == "refusal", "no model is left"
 
 
 async def test_chain_as_a_provider_raises_what_the_last_model_raised() -> None:

@@ -121,6 +121,9 @@ class KeepsOrders(Protocol):
 class BudgetExceeded(Exception):
     """A call cannot be made, now or later. The message says why."""
 
+    link = 0
+    """Index in its chain of the model that was to be asked."""
+
 
 class Waiting(NamedTuple):
     """A call that waits for room."""

@@ -80,7 +80,8 @@ class InProcessEngine:
                     messages = with_texts(messages, news)
                     request = replace(request, messages=messages)
                 reply, link = await take_turn(work, request, provider, services)
-            except WordsCame:
+            except WordsCame as came:
+                work = replace(work, link=came.link)
                 continue
             except TurnFailed as failed:
                 return AgentOutcome(
@@ -92,7 +93,7 @@ class InProcessEngine:
                 )
             except BudgetExceeded as empty:
                 return AgentOutcome(
-                    messages, text=said, exhausted=str(empty), turns_used=turns, link=work.link
+                    messages, text=said, exhausted=str(empty), turns_used=turns, link=empty.link
                 )
             turns += 1
             if link != work.link:

@@ -200,7 +200,8 @@ async def _stream(
         )
     elif reply.stopped.reason == "refusal":
         raise Refused(
-            "The model declined to answer"
+            reply.note
+            or "The model declined to answer"
             + (f": {one_line(reply.text).rstrip('.')}" if reply.text else "")
             + ". Rephrase the task, or use another model."
         )

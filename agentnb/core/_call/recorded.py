@@ -128,7 +128,8 @@ class RecordedCall:
                 if isinstance(block, ToolUseBlock):
                     yield ToolUse(block.id, block.name, block.input)
         if record.stop_reason is not None and record.message is not None:
-            yield Stopped(record.stop_reason, record.message, record.not_closed or "")
+            note = str(error_of(record.error)) if record.error else record.not_closed
+            yield Stopped(record.stop_reason, record.message, note or "")
         elif record.error == CANCELLED:
             await asyncio.Event().wait()  # until its agent is cancelled
         elif record.error is not None:

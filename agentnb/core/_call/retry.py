@@ -55,9 +55,12 @@ class TurnFailed(Exception):
 
     @property
     def moves_on(self) -> bool:
-        """Whether a chain asks its next model: yes after a fault, no after a model's refusal."""
-        is_fault = isinstance(self.error, LlmError) and not isinstance(self.error, Refused)
-        return is_fault and not self.was_shown
+        """Whether a chain asks its next model: after a fault only while nothing was shown.
+
+        What came before a refusal counts for nothing.
+        """
+        error = self.error
+        return isinstance(error, Refused) or (isinstance(error, LlmError) and not self.was_shown)
 
 
 async def take_turn(
@@ -86,11 +89,15 @@ async def take_turn(
                 link.provider,
                 services,
             )
+        except (BudgetExceeded, WordsCame) as stop:
+            stop.link = index  # an agent that has moved on never goes back
+            raise
         except TurnFailed as failed:
             failed.link = index
             # The beginning of a paused reply was shown, and is part of the answer.
-            failed.was_shown |= bool(text_so_far(request.messages))
-            if failed.moves_on and index + 1 < len(links):
+            is_begun = bool(text_so_far(request.messages))
+            failed.was_shown |= is_begun
+            if failed.moves_on and not is_begun and index + 1 < len(links):
                 before.append(f"{link.model} ({literal(one_line(str(failed.error), limit=100))})")
                 _publish_failover(
                     work.agent_id, link.model, links[index + 1].model, failed, services
