@@ -293,6 +293,12 @@ BLOCK_BESIDE_TOOLS = (
 )
 
 
+SAME_CALL_AGAIN = (
+    "(You have made the same call three times, and each failed in the same way. Do not make it "
+    "again: do otherwise, or answer with what you have and say what is missing.)"
+)
+
+
 def result_for_model(text: str) -> str:
     """A tool's result as the model gets it: only its beginning if it is very long."""
     if len(text) <= MOST_FOR_MODEL:

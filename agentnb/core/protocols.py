@@ -340,22 +340,6 @@ def supports_timeout(tool: object) -> TypeGuard[SupportsTimeout]:
     return getattr(tool, "timeout_s", None) is not None
 
 
-class SupportsEffects(Tool, Protocol):
-    """A tool that says whether it changes anything outside the run; others are assumed to."""
-
-    @property
-    def effects(self) -> bool: ...
-
-
-class SupportsApproval(Tool, Protocol):
-    """A tool that says whether its calls need approval; calls of others need none."""
-
-    @property
-    def approval(self) -> bool | Callable[[Question], object]:
-        """`True`: a person is asked. A callable answers instead of a person, as `approve` does."""
-        ...
-
-
 def approval_of(tool: object) -> bool | Callable[[Question], object]:
     """Whether a tool's calls need approval, or the function that answers.
 
@@ -389,15 +373,6 @@ RECORDED, RUN, AGAIN = "recorded", "run", "again"
 """What a replay does with a recorded tool call. `recorded`: the record answers, and the tool is not
 run; `run`: run it, and compare its result with the record; `again`: run it for its changes, while
 the record answers."""
-
-
-class SupportsOnReplay(Tool, Protocol):
-    """A tool that says what a replay does with its recorded calls; others are not run."""
-
-    @property
-    def on_replay(self) -> str:
-        """`recorded`, `run` or `again`."""
-        ...
 
 
 def on_replay(tool: object) -> str:

@@ -16,13 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agentnb.core._budget.meter import BudgetExceeded
+from agentnb.core._call.failing_calls import FailingCalls
 from agentnb.core._call.model_call import ReplySoFar
 from agentnb.core._call.news import WordsCame
 from agentnb.core._call.retry import TurnFailed, take_turn
 from agentnb.core._call.tool_call import run_tool
 from agentnb.core.errors import InternalError
 from agentnb.core.events import SpawnIgnored
-from agentnb.core.prompt import BLOCK_BESIDE_TOOLS
+from agentnb.core.prompt import BLOCK_BESIDE_TOOLS, SAME_CALL_AGAIN
 from agentnb.core.protocols import (
     AgentOutcome,
     AgentWork,
@@ -70,6 +71,7 @@ class InProcessEngine:
     ) -> AgentOutcome:
         messages = work.request.messages
         turns = 0
+        failing: FailingCalls | None = None
         while True:
             said = text_so_far(messages)  # of a paused reply, which this call continues
             request = work.request
@@ -126,7 +128,13 @@ class InProcessEngine:
                 if reading.has_block:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
+                failing = failing or FailingCalls()
+                failing.count(orders, results)
+                if failing.is_repeated:
+                    results = (*results, TextBlock(SAME_CALL_AGAIN))
                 messages = (*messages, Message(Role.USER, results))
+                if failing.error is not None:
+                    return replace(outcome, messages=messages, error=failing.error)
             if turns >= work.turns_left:
                 return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
 

@@ -24,8 +24,6 @@ from agentnb.core.types import MOST, CompletionRequest, Message, Role
 
 _LIMIT = "max_tokens"
 _WINDOW = "model_context_window_exceeded"
-_REFUSES_LIMIT = (400, 413, 422)
-"""Statuses with which servers refuse a `max_tokens` that is more than their model can write."""
 
 
 def is_empty(outcome: AgentOutcome) -> bool:
@@ -57,18 +55,16 @@ class OnceMore:
 
     def request(self, request: CompletionRequest) -> CompletionRequest:
         """The next call."""
-        if not self._limit:
-            return request
-        return replace(request, max_tokens=min(2 * request.max_tokens, MOST))
+        limit = request.max_tokens * (2 if self._limit else 1)
+        return replace(request, max_tokens=min(limit, MOST))
 
     def after(self, outcome: AgentOutcome) -> AgentOutcome | None:
         """What the turns have come to; `None` if another call is to be made."""
         agent, reason = self._agent, outcome.stop_reason
-        if not is_empty(outcome) or reason == _WINDOW:
+        is_at_end = reason == _WINDOW or (reason == _LIMIT and self._limit)
+        if not is_empty(outcome) or is_at_end:
             return outcome
         if reason == _LIMIT:
-            if self._limit:
-                return outcome
             self._limit = agent.context.agent_config.max_output_tokens
             agent.messages = outcome.messages[:-1]
             return None
@@ -82,7 +78,8 @@ class OnceMore:
 
     def error_of(self, error: OrchestratorError) -> OrchestratorError:
         """The error of a turn; that of the limit if the server refuses twice as much."""
-        is_refused = isinstance(error, LlmError) and error.status_code in _REFUSES_LIMIT
+        # With these, servers refuse a `max_tokens` that is more than their model can write.
+        is_refused = isinstance(error, LlmError) and error.status_code in (400, 413, 422)
         if not (self._limit and is_refused):
             return error
         return _at_limit(
