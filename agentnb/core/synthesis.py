@@ -6,12 +6,14 @@ or start another spawn. In an answer for a person each agent's Markdown is a sep
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from agentnb.core import parts
 from agentnb.core.money import TOKENS, in_words
 from agentnb.core.quotation import attribute, escaped
+from agentnb.core.text import one_line
 from agentnb.core.types import (
     AgentStatus,
     Block,
@@ -101,6 +103,30 @@ def results_as_text(results: Sequence[SubAgentResult]) -> str:
         f"{_for_person(result)}"
         for result in results
     )
+
+
+def is_none_done(results: Sequence[SubAgentResult], judges: int) -> bool:
+    """Whether no row was completed, as a row is by more than half of its judges."""
+    done = [each.status is AgentStatus.COMPLETED for each in results]
+    rows = (done[at : at + judges] for at in range(0, len(done), judges))
+    return not any(2 * sum(row) > judges for row in rows)
+
+
+def why_none(results: Sequence[SubAgentResult], noun: str) -> str:
+    """Why no task was completed: each reason once, the most frequent first.
+
+    Args:
+        results: The results of all tasks; of rows those of all judges.
+        noun: What a task is called.
+    """
+    undone = [each for each in results if each.status is not AgentStatus.COMPLETED]
+    reasons = Counter(one_line(each.error or str(each.status), limit=300) for each in undone)
+    told = [
+        f"{why.rstrip('.')} ({count:,} of {len(results):,})" if len(reasons) > 1 else why
+        for why, count in reasons.most_common(3)
+    ]
+    told += [f"and {more:,} other reasons"] if (more := len(reasons) - len(told)) else []
+    return f"No {noun} was completed: {'; '.join(told)}"
 
 
 def said_and_results(said: str, results: Sequence[SubAgentResult]) -> str:

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from agentnb.core.collector import without_collector
+from agentnb.core.synthesis import why_none
 from agentnb.core.types import AgentStatus, OrchestratorResult, RunUsage, SubAgentResult
 from agentnb.mapping.cells import MISSING
 from agentnb.prices import Cost
@@ -173,6 +174,11 @@ class Answers:
             if at is not None:
                 tokens[at] += node.tokens_used
         return tokens
+
+    @property
+    def why_none(self) -> str:
+        """Why no row was completed, each reason once."""
+        return why_none(self._result.sub_agent_results, "row")
 
     @property
     def usage(self) -> RunUsage:

@@ -36,7 +36,7 @@ class MapResult(Shown):
 
     def __init__(self, order: MapOrder, result: OrchestratorResult) -> None:
         self.status: AgentStatus = result.status
-        """The map's status: `completed`, or why it ended early."""
+        """The map's status: `completed`, `failed` if no row was, or why it ended early."""
         self.reused = 0
         """Answers taken from an earlier map at no cost, counted for each row and judge."""
         self.again: Again | None = None
@@ -54,12 +54,16 @@ class MapResult(Shown):
     def in_words(self) -> str:
         """`12 rows: 10 completed, 2 failed, 3,400 tokens, $0.0123`.
 
-        After the tokens comes the share of the input read from a cache, if a cache was used.
+        After the tokens comes the share of the input read from a cache, if a cache was used; last,
+        why no row was completed, if none was.
         """
         rows = counted(len(self), "row", self._answers.statuses)
         tokens = counted(sum(self.columns[self.name_of(TOKENS)]), "token")
         facts = [rows, tokens, cache_words(self._answers.usage), _in_short(self.cost)]
-        return ", ".join(filter(None, facts))
+        told = ", ".join(filter(None, facts))
+        if self.status is AgentStatus.FAILED:
+            told += "; no" + self._answers.why_none.removeprefix("No")
+        return told
 
     def name_of(self, ours: str) -> str:
         """The name of one of our own columns in this table."""

@@ -34,7 +34,6 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agentnb.core._budget.before import ToldBefore
@@ -295,12 +294,7 @@ class Meter:
         self._limits.begin(self._clock, self._on_limit)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.go_on()
         self._is_closed = True  # a scheduled `_on_new_total` may still run: it does nothing then
         self._limits.end()
@@ -913,15 +907,10 @@ class Wait:
         self._open_waits[self] = None
         self._limit.__enter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         del self._open_waits[self]
         try:
-            self._limit.__exit__(kind, error, trace)
+            self._limit.__exit__(*raised)
         except TimeoutError:  # this limit's: one that the block raised passes through `__exit__`
             raise self._exceeded(self._halted or "", self.for_root_synthesis) from None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Protocol
 
 from agentnb.core.money import Rate
@@ -98,12 +97,7 @@ class RecordedCall:
         self._announce()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """A recorded call holds nothing."""
 
     # -- the provider -----------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from agentnb.core._budget.lease import Lease
@@ -620,12 +619,7 @@ class _Leasing:
             async with services._meter.wait(for_root_synthesis=_is_root_synthesis(work)):
                 await self._slot.__aenter__()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         if self._lease.halted is not None:
             self._services.verdict(
                 "halted",
@@ -635,7 +629,7 @@ class _Leasing:
                     "ended_by": self._services._meter.ended_by,
                 },
             )
-        await self._slot.__aexit__(kind, error, trace)
+        await self._slot.__aexit__(*raised)
 
 
 def _is_root_synthesis(work: AgentWork) -> bool:

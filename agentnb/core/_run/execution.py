@@ -64,7 +64,7 @@ from agentnb.core.spawn import (
     without_acting_block,
     without_block,
 )
-from agentnb.core.synthesis import results_as_text, synthesis_need
+from agentnb.core.synthesis import is_none_done, results_as_text, synthesis_need, why_none
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import (
     AgentStatus,
@@ -202,7 +202,8 @@ class Execution:
             status=end.status,
             tokens_used=self._tokens_used(),
             duration_ms=round((request.clock.now() - started_at_s) * 1000),
-            error=str(error) or end.reason if error else None,
+            error=str(error or "")
+            or (end.reason if error or end.status is AgentStatus.FAILED else None),
         )
         if not isinstance(error, GeneratorExit):
             await following.end(end.status)
@@ -450,7 +451,13 @@ class Execution:
         if synthesis:
             self._close_jobs(root)
             return await conversation.synthesise(root.results)
-        return conversation.completed(results_as_text(root.results), None)
+        end = conversation.completed(results_as_text(root.results), None)
+        judges = 1 if plan.rows is None else plan.rows.judges
+        if end.status is AgentStatus.COMPLETED and is_none_done(root.results, judges):
+            text = end.text if any(each.response for each in root.results) else ""
+            why = why_none(root.results, "task" if mapped is None else "row")
+            return AgentEnd(AgentStatus.FAILED, text, reason=why)
+        return end
 
     # -- delegation -----------------------------------------------------------------------------
 

@@ -64,7 +64,8 @@ def result_of(
 def _final_response(end: AgentEnd) -> str:
     if isinstance(end.error, InvalidOutput) and end.text:  # unchanged: code may try to parse it
         return end.text
-    return final_text(end.text, None if end.error is None else str(end.error))
+    why = str(end.error) if end.error else end.reason * (end.status is AgentStatus.FAILED)
+    return final_text(end.text, why or None)
 
 
 def _incomplete(agent: Agent) -> list[SubAgentResult]:
