@@ -245,6 +245,7 @@ class ReplyReader:
         self._counts: dict[str, int] = {}
         """The API's token counts, under the names of `Usage`."""
         self._output_is_final = False
+        self._has_company = self._server.has_company()
         self._reason: str | None = None
         self._details: object = None
         """Why the model declined, in the API's words."""
@@ -325,7 +326,15 @@ class ReplyReader:
             self._server.signs = True
         calls = [part for part in parts if part.kind == "tool_use"]
         has_answer = any(not isinstance(block, ThinkingBlock) for block in blocks)
-        notes = [checked(self._reason, self._server, self._request.model, has_answer=has_answer)]
+        model = self._request.model
+        note = checked(
+            self._reason,
+            self._server,
+            model,
+            has_company=self._has_company(),
+            has_answer=has_answer,
+        )
+        notes = [note]
         notes.append(left_out([name for part in parts for name in part.others.dropped]))
         reason = our_word(self._reason, has_calls=bool(calls))
         if reason not in CUT and any(part.call is None for part in calls):

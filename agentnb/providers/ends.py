@@ -92,24 +92,34 @@ def _words(said: Any) -> str:
     return one_line(said).rstrip(".") if isinstance(said, str) else ""
 
 
-def checked(reason: str | None, server: Server, model: str, *, has_answer: bool) -> str:
+def checked(
+    reason: str | None, server: Server, model: str, *, has_company: bool, has_answer: bool
+) -> str:
     """The note for a reply that has ended; empty for none.
 
     Args:
         reason: See `said`.
         server: Has given reasons for the ends of this model, or not.
         model: The model that was asked.
+        has_company: Whether another call to the server was open beside this one.
         has_answer: Whether the reply holds text or calls.
 
     Raises:
         BadReply: It has not ended well: for an unknown reason, or for none though its server gives
-            reasons or has said nothing.
+            reasons, has said nothing, or may have ended it for another request.
     """
     if reason is None:
+        if has_company and model not in server.ends_without:
+            server.cut_beside += 1
+            raise BadReply("an end without a reason")
         if model in server.ends_with_reason or not has_answer:
             raise BadReply("an end without a reason")
+        server.ends_without.add(model)
+        server.cut_beside = 0
         return MAY_BE_CUT
     if not our_word(reason, has_calls=False):
         raise BadReply(f"the unknown stop reason {literal(reason)}")
+    server.whole_beside += has_company
+    server.ends_without.discard(model)
     server.ends_with_reason.add(model)
     return ""

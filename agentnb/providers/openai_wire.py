@@ -272,6 +272,7 @@ class ReplyReader:
         self._thinking_field = ""
         self._others = KeptFields(_READ_FIELDS)
         self._has_begun = self._has_refused = False
+        self._has_company = self._server.has_company()
         self._reason: str | None = None
         self._filters: Mapping[str, str] = {}
         """Which filter has ended the reply, as Azure says it."""
@@ -378,7 +379,14 @@ class ReplyReader:
             return None
         text, thinking = str(self._text), str(self._thinking)
         has_answer, model = bool(text or self._called), self._request.model
-        notes = [checked(self._reason, self._server, model, has_answer=has_answer)]
+        note = checked(
+            self._reason,
+            self._server,
+            model,
+            has_company=self._has_company(),
+            has_answer=has_answer,
+        )
+        notes = [note]
         notes.append(left_out([*self._others.dropped, *self._calls.dropped]))
         blocks: list[Block] = []
         if thinking:

@@ -21,6 +21,7 @@ from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import Reader, ReplyStream, replying
 from agentnb.providers.servers import Server
 from agentnb.providers.thinking_in_text import ThinkingFilter
+from agentnb.providers.turns import Turns
 
 if TYPE_CHECKING:
     import httpx2
@@ -64,6 +65,7 @@ async def stream_reply(
     with Door():
         async with (
             clients.borrowed(settings) as client,
+            client.turns.one(client.server),
             replying(await client.ask(request)) as reply,
         ):
             while not reply.is_complete and (chunk := await reply.read()):
@@ -116,6 +118,7 @@ class SdkClient:
 
         self.calls = 0
         self.is_rejected = False
+        self.turns = Turns()
         self._module, self._base_error, self._hints = sdk, base_error, hints
         self.errors = ErrorMapping(unnamed, timeout_s, hints)
         with self.llm_errors():
@@ -155,6 +158,7 @@ class SdkClient:
         given = without_surrogates(request.extra)
         asking = Asking((self.server.home, request.model), self.usual_form, given)
         may_forget, note = True, ""
+        reader, split = self.reader(request, self.server), ThinkingFilter(request, self.server)
         with self.llm_errors():
             while True:
                 sent = self.without_refused(request)
@@ -172,7 +176,6 @@ class SdkClient:
                     note = _FORGOTTEN
                 else:
                     break
-        reader, split = self.reader(request, self.server), ThinkingFilter(request, self.server)
         return ReplyStream(
             response, reader, self.event_in, self.errors, split, note=note, on_end=asking.succeeded
         )

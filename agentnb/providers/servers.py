@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentnb.core.secrets import without_user
@@ -20,12 +21,35 @@ class Server:
     """Whether it has signed thinking: it takes none back without a signature."""
     ends_with_reason: set[str] = field(default_factory=set)
     """Models whose replies end with a reason: one without was cut."""
+    ends_without: set[str] = field(default_factory=set)
+    """Models whose replies end without one, though no other request came."""
+    begun: int = 0
+    """Calls so far."""
+    open: int = 0
+    """Calls that are open now."""
+    cut_beside: int = 0
+    """Replies that ended without a reason when another call had been open beside theirs."""
+    whole_beside: int = 0
+    """Replies that ended with a reason although another call had been open beside theirs."""
     thinks_in_text: set[str] = field(default_factory=set)
     """Models whose replies begin within the thinking, and have its end tag in their text."""
     answers_at_once: set[str] = field(default_factory=set)
     """Models that have answered without a tag of thinking: they are none of these."""
     tags_thinking: set[tuple[str, str]] = field(default_factory=set)
     """Models that think between tags in their text, with the tag that begins it."""
+
+    @property
+    def cuts_streams(self) -> bool:
+        """Whether it seems to end an open reply when another request comes.
+
+        One that does leaves a whole reply for each burst of calls; another loses a reason rarely.
+        """
+        return 0 < self.cut_beside and self.whole_beside <= 2 * self.cut_beside
+
+    def has_company(self) -> Callable[[], bool]:
+        """Returns a function for the call that begins: whether another was open beside it."""
+        was_beside, begun = self.open > 1, self.begun
+        return lambda: was_beside or self.begun > begun
 
 
 _servers: dict[str, Server] = {}

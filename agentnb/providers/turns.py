@@ -1,0 +1,39 @@
+"""Calls to a server that cuts an open reply short when the next request comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from agentnb.providers.servers import Server
+
+
+class Turns:
+    """The open calls of one client, on one loop.
+
+    llama-cpp-python, as it comes, ends an open stream without a reason when another request
+    arrives. Once a server was seen to do so, calls to it wait for each other.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[asyncio.Future[None]] = set()
+
+    @contextlib.asynccontextmanager
+    async def one(self, server: Server) -> AsyncIterator[None]:
+        """Hold a call open; if the server takes one at a time, after those before it.
+
+        Args:
+            server: What its replies have shown.
+        """
+        while server.cuts_streams and self._open:
+            await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
+        ended = asyncio.get_running_loop().create_future()
+        self._open.add(ended)
+        server.begun, server.open = server.begun + 1, server.open + 1
+        try:
+            yield
+        finally:
+            server.open -= 1
+            self._open.discard(ended)
+            ended.set_result(None)

@@ -1,0 +1,115 @@
+"""A server that cuts an open reply when the next request comes is asked one call at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import agentnb
+from agentnb.core.types import AgentStatus
+from tests.loopback import LoopbackServer, Reply, Step
+from tests.loopback.completions import DONE, chunk
+from tests.support import DEADLINE_S
+
+ROWS = [f"row {number}" for number in range(8)]
+WRITES_S = 0.1
+"""How long the server takes for a reply."""
+
+
+@dataclass
+class _Open:
+    """A reply that is being written."""
+
+    task: str
+    is_cut: bool = False
+    goes_on: threading.Event = field(default_factory=threading.Event)
+
+
+class OneSlot:
+    """Writes one reply at a time, as llama-cpp-python does: a new request ends the open one.
+
+    Args:
+        cuts: Whether it does; else it writes them all.
+        says_why: Whether a whole reply ends with a reason.
+    """
+
+    def __init__(self, *, cuts: bool = True, says_why: bool = True) -> None:
+        self._cuts, self._says_why = cuts, says_why
+        self._lock = threading.Lock()
+        self._newest = _Open("")
+        self.cut: list[str] = []
+        """The tasks whose replies were cut."""
+        self.most_open = self._now_open = 0
+
+    def answer(self, body: dict[str, Any]) -> Reply:
+        it = _Open(body["messages"][-1]["content"])
+        with self._lock:
+            before, self._newest = self._newest, it
+            if before.task and not before.goes_on.is_set():
+                before.is_cut = self._cuts
+                before.goes_on.set()
+            self._now_open += 1
+            self.most_open = max(self.most_open, self._now_open)
+        if before.task:  # the first reply goes on only when a second request has come
+            threading.Timer(WRITES_S, it.goes_on.set).start()
+        return Reply(events=self._steps(it))  # type: ignore[arg-type]  # it is read once
+
+    def _steps(self, it: _Open) -> Iterator[Step]:
+        yield chunk({"content": "The answer "})
+        yield it.goes_on
+        with self._lock:
+            self._now_open -= 1
+            if it.is_cut:
+                self.cut.append(it.task)
+        if not it.is_cut:
+            yield chunk({"content": f"to {it.task}"})
+            if self._says_why:
+                yield chunk({}, finish_reason="stop")
+        yield DONE
+
+
+def asked(server: OneSlot, monkeypatch: pytest.MonkeyPatch, at_once: int) -> Any:
+    with LoopbackServer(server.answer) as http:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{http.url}/v1")
+        with agentnb.Session("openai/m", store=None, max_concurrency=at_once) as session:
+            out = session.map(ROWS, "{{text}}", retry_failed=1).result(DEADLINE_S)
+        return out, len(http.requests)
+
+
+@pytest.mark.parametrize("at_once", [2, 8])
+def test_all_rows_get_their_answers_though_the_server_cuts_its_replies(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    server = OneSlot()
+
+    out, requests = asked(server, monkeypatch, at_once)
+
+    assert list(out.data) == [f"The answer to {row}" for row in ROWS]
+    assert out.status is AgentStatus.COMPLETED
+    assert 0 < len(server.cut) < at_once, "only those that were open when the first was cut"
+    assert requests == len(ROWS) + len(server.cut)
+
+
+def test_server_that_cuts_nothing_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = OneSlot(cuts=False)
+
+    out, requests = asked(server, monkeypatch, 8)
+
+    assert out.status is AgentStatus.COMPLETED
+    assert requests == len(ROWS)
+    assert server.most_open > 1
+
+
+def test_server_that_never_gives_a_reason_is_understood_at_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = OneSlot(cuts=False, says_why=False)
+
+    out, requests = asked(server, monkeypatch, 8)
+
+    assert list(out.data) == [f"The answer to {row}" for row in ROWS]
+    assert len(ROWS) <= requests <= 2 * len(ROWS)
