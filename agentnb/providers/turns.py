@@ -17,7 +17,9 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._open: set[asyncio.Future[None]] = set()
+        self._open = 0
+        self._ended = asyncio.Event()
+        """Set when a call has ended."""
 
     @contextlib.asynccontextmanager
     async def one(self, server: Server) -> AsyncIterator[None]:
@@ -26,14 +28,14 @@ class Turns:
         Args:
             server: What its replies have shown.
         """
-        while server.cuts_streams and self._open:
-            await asyncio.wait(self._open, return_when=asyncio.FIRST_COMPLETED)
-        ended = asyncio.get_running_loop().create_future()
-        self._open.add(ended)
+        while self._open and server.cuts_streams:
+            self._ended.clear()
+            await self._ended.wait()
+        self._open += 1
         server.begun, server.open = server.begun + 1, server.open + 1
         try:
             yield
         finally:
             server.open -= 1
-            self._open.discard(ended)
-            ended.set_result(None)
+            self._open -= 1
+            self._ended.set()
