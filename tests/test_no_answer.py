@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 import agentnb
-from agentnb.core.errors import AuthenticationFailed, NoAnswer
+from agentnb.core.errors import AuthenticationFailed, NoAnswer, OrchestratorError
 from tests.loopback import LoopbackServer, Reply, ToolCall
 from tests.support import DEADLINE_S, spawn
 
@@ -28,6 +28,8 @@ EATEN = Reply(thinking=HALF * 2, text="Paris")
 ENDLESS = Reply(thinking=HALF * 9, text="Paris")
 SILENT = Reply(thinking="Hm.", stop_reason="end_turn")
 FULL = Reply(thinking="Hm.", stop_reason="model_context_window_exceeded")
+CUT = Reply(text="Par", stop_reason="model_context_window_exceeded")
+DECLINED = Reply(text="Half an", stop_reason="guardrail_intervened")
 PARIS = Reply(text="Paris")
 NO_ROOM = Reply(status=400, message="max_tokens: 200 > 100, the most that this model writes")
 
@@ -222,7 +224,7 @@ def test_full_window_without_text_is_a_failure_at_once(scene: Make, kind: str) -
 
 @pytest.mark.parametrize("kind", [each for each in KINDS if each != "typed row"])
 def test_full_window_with_text_is_an_answer_that_was_cut(scene: Make, kind: str) -> None:
-    it = scene(kind, Reply(text="Par", stop_reason="model_context_window_exceeded"))
+    it = scene(kind, CUT)
 
     found = it.run()
 
@@ -260,6 +262,43 @@ def test_recording_answers_both_calls(
     told = ("status", "answer", "error", "notes")
     assert [again[name] for name in told] == [live[name] for name in told]
     assert len(it.asked) == asked == 2
+
+
+@pytest.mark.parametrize(
+    ("replies", "status", "line"),
+    [
+        ([EATEN, EATEN], "completed", "The reply held no text within its limit of 100 tokens."),
+        ([ENDLESS, ENDLESS], "failed", "`max_output_tokens` (100 tokens, then twice as many)"),
+        ([SILENT, PARIS], "completed", "The reply held no text."),
+        ([SILENT, SILENT], "failed", "its reply was empty, also when it was asked"),
+        ([FULL], "failed", "its context window was full before any text came"),
+        ([CUT], "completed", "the answer was cut at a limit"),
+        ([DECLINED], "failed", "declined to answer (guardrail_intervened): Half an"),
+    ],
+    ids=["eaten", "endless", "silent", "silent twice", "full", "cut", "declined"],
+)
+def test_each_end_is_told_in_one_line_wherever_a_person_looks(
+    scene: Make, replies: list[Reply], status: str, line: str, tmp_path: Path
+) -> None:
+    it = scene("agent", *replies)
+    model = MODELS[it.dialect]
+    with agentnb.Session(
+        model, store=tmp_path / "runs.db", max_output_tokens=LIMIT, max_depth=0
+    ) as session:
+        run = session.spawn(TASK)
+        with contextlib.suppress(OrchestratorError):
+            run.result(DEADLINE_S)
+        loaded = session.load(run.id)
+        for record in (run, loaded):
+            (row,) = record.to_records()
+            assert row["status"] == status
+            assert row["cut"] is ("cut" in line)
+            assert line in (row["error"] or row["notes"])
+            view = record.agent("root")
+            assert line in (view.error or " ".join(view.notes))
+            saved = " ".join(record._repr_mimebundle_()["text/plain"].split())
+            assert saved.count(line) <= 2, "once as the answer, once beside the agent"
+            assert line in saved
 
 
 def test_budget_without_room_for_twice_the_limit_is_exhausted(scene: Make) -> None:

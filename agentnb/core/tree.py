@@ -381,8 +381,8 @@ class TreeFold:
             case AgentTold():
                 agent.notes.append(one_line(f"received a note: {event.text}", limit=80))
             case ModelCallFinished():
-                if event.stop_reason is not None and event.error:
-                    agent.notes.append(one_line(event.error, limit=200))
+                if event.stop_reason not in (None, "refusal") and event.error:
+                    agent.notes += {one_line(event.error, limit=200)}.difference(agent.notes)
                 agent.tokens_used += event.usage.total_tokens
                 for usage in (agent.usage, self._usage):
                     usage[event.model] = usage.get(event.model, Usage()) + event.usage
