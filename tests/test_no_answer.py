@@ -63,7 +63,7 @@ class Scene:
             return Reply(text="All in all.")
         if self.kind == "tool":
             return Reply(tool_uses=[ToolCall("spawn", {"task": TASK})])
-        return Reply(text=spawn(TASK))
+        return Reply(text=spawn(TASK, before="I ask for the capital first."))
 
     def run(self, *, budget: int = 1_000_000, **more: Any) -> Mapping[str, Any]:
         """What its record says of it: a row of `to_records()`."""
@@ -207,6 +207,7 @@ def test_agent_that_says_nothing_twice_has_failed(scene: Make, kind: str, text: 
     assert found["status"] == "failed"
     why = "its reply was empty, also when it was asked for its answer"
     assert ("is not a valid" if kind == "typed row" else why) in found["error"]
+    assert found["notes"] == "The reply held no text.", "once, though of both calls"
     assert len(it.asked) == 2
     assert it.asked[0] != it.asked[1]
 
@@ -299,6 +300,28 @@ def test_each_end_is_told_in_one_line_wherever_a_person_looks(
             saved = " ".join(record._repr_mimebundle_()["text/plain"].split())
             assert saved.count(line) <= 2, "once as the answer, once beside the agent"
             assert line in saved
+
+
+@pytest.mark.parametrize("kind", ["agent", "typed row"])
+def test_call_is_no_empty_reply(scene: Make, kind: str) -> None:
+    """A reply with a tool call alone needs no text: neither is noted, nor asked again."""
+    call = ToolCall("final_answer", {"value": "Paris"})
+    if kind == "agent":
+        call = ToolCall("note", {"q": "Paris"})
+    it = scene(kind, Reply(tool_uses=[call]))
+
+    found = it.run(tools=[note])
+
+    assert (found["status"], found["notes"]) == ("completed", None)
+    assert len(it.asked) == (2 if kind == "agent" else 1)
+
+
+def test_earlier_answer_of_a_conversation_is_none_to_the_next_task(scene: Make) -> None:
+    it = scene("agent", PARIS, SILENT, SILENT)
+    with agentnb.Session(MODELS[it.dialect], store=None, max_depth=0) as session:
+        session.spawn(TASK).result(DEADLINE_S)
+        with pytest.raises(NoAnswer):
+            session.spawn("And of Italy?").result(DEADLINE_S)
 
 
 def test_budget_without_room_for_twice_the_limit_is_exhausted(scene: Make) -> None:

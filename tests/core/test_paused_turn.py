@@ -7,6 +7,7 @@ import pytest
 from agentnb.core.errors import StreamBroken
 from agentnb.core.events import AgentFailed, ModelCallStarted
 from agentnb.core.orchestrator import AgentOrchestrator
+from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus, Role
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from tests.support import PATHS, Hold, by_agent, chain, make_tree, requests_of, run_tree, spawn
@@ -74,6 +75,13 @@ async def test_model_that_only_ever_pauses_is_cut_at_the_most_turns_of_an_agent(
     assert tree.result.status is AgentStatus.COMPLETED
     assert tree.result.cut
     assert tree.result.final_response.startswith(f"{('on and ' * 5).strip()}\n\n*The agent ended")
+
+
+async def test_reply_that_adds_nothing_to_its_paused_beginning_is_no_empty_one() -> None:
+    tree = await run_tree(ScriptedProvider([PAUSED, ""]))
+
+    assert tree.result.final_response == "First this,"
+    assert TreeFold(tree.entries).notes() == {}
 
 
 async def test_pause_before_the_first_word_is_an_end_as_there_is_nothing_to_go_on_with() -> None:

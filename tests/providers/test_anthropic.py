@@ -1448,6 +1448,31 @@ async def test_thinking_that_the_api_refuses_is_left_out_from_then_on(
         assert "a new thought" in bodies[2], "what was made since then is bound to what is sent"
 
 
+async def test_note_on_refused_thinking_stands_beside_an_answer_and_not_in_a_refusal(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [Reply(text="I cannot", stop_reason="SPII"), Reply(text="Yes.")]
+
+    def script(body: dict[str, Any]) -> Reply:
+        if "a thought" in json.dumps(body["messages"]):
+            return Reply(status=400, message="Invalid signature in thinking block")
+        return answers.pop(0)
+
+    with LoopbackServer(script) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        ends = []
+        for number in range(2):  # two conversations: each is refused its thinking once
+            thought = ThinkingBlock("a thought", signature_of("a thought"))
+            said = Message(Role.ASSISTANT, (thought, TextBlock(f"Hello {number}.")))
+            messages = (user_message(f"Hi {number}"), said, user_message("And?"))
+            request = CompletionRequest("m", "", messages)
+            ends.append(stopped(await events_of(provider, request)))
+
+    declined, answered = ends
+    assert declined.note.startswith("The model declined to answer (SPII): I cannot.")
+    assert "left out from now on" in answered.note
+
+
 async def test_complaint_about_thinking_that_was_not_sent_is_not_tried_again(
     provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:

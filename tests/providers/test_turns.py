@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ import pytest
 
 import agentnb
 from agentnb.core.types import AgentStatus
+from agentnb.providers.ends import checked
+from agentnb.providers.limits import BadReply
+from agentnb.providers.servers import Server
 from tests.loopback import LoopbackServer, Reply, Step
 from tests.loopback.completions import DONE, chunk
 from tests.support import DEADLINE_S
@@ -80,17 +84,16 @@ def asked(server: OneSlot, monkeypatch: pytest.MonkeyPatch, at_once: int) -> Any
         return out, len(http.requests)
 
 
-@pytest.mark.parametrize("at_once", [2, 8])
 def test_all_rows_get_their_answers_though_the_server_cuts_its_replies(
-    monkeypatch: pytest.MonkeyPatch, at_once: int
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = OneSlot()
 
-    out, requests = asked(server, monkeypatch, at_once)
+    out, requests = asked(server, monkeypatch, 2)
 
     assert list(out.data) == [f"The answer to {row}" for row in ROWS]
     assert out.status is AgentStatus.COMPLETED
-    assert 0 < len(server.cut) < at_once, "only those that were open when the first was cut"
+    assert len(server.cut) == 1, "that which was open when the second came"
     assert requests == len(ROWS) + len(server.cut)
 
 
@@ -102,6 +105,33 @@ def test_server_that_cuts_nothing_is_asked_at_once(monkeypatch: pytest.MonkeyPat
     assert out.status is AgentStatus.COMPLETED
     assert requests == len(ROWS)
     assert server.most_open > 1
+
+
+def ends(server: Server, reason: str | None) -> None:
+    with contextlib.suppress(BadReply):
+        checked(reason, server, "m", has_company=True, has_answer=True)
+
+
+def test_server_that_loses_a_reason_once_is_not_taken_for_one_that_cuts() -> None:
+    server, seen = Server(), []
+
+    for reason in (None, "stop", "stop", "stop", None, None):
+        ends(server, reason)
+        seen.append(server.cuts_streams)
+
+    assert seen == [True, True, True, False, True, True]
+
+
+def test_call_has_company_whichever_of_the_two_began_first() -> None:
+    server = Server(open=1, begun=1)
+    first = server.has_company()
+    assert not first()
+
+    server.open, server.begun = 2, 2
+    second = server.has_company()
+    assert first()
+    server.open = 1
+    assert second()
 
 
 def test_server_that_never_gives_a_reason_is_understood_at_last(

@@ -82,8 +82,7 @@ class InProcessEngine:
                     messages = with_texts(messages, news)
                     request = replace(request, messages=messages)
                 reply, link = await take_turn(work, request, provider, services)
-            except WordsCame as came:
-                work = replace(work, link=came.link)
+            except WordsCame:
                 continue
             except TurnFailed as failed:
                 return AgentOutcome(

@@ -30,9 +30,6 @@ HasRoom = Callable[[AgentWork, CompletionRequest], bool]
 class WordsCame(Exception):
     """A note arrived while the agent's call waited: restart the call, so that it includes it."""
 
-    link = 0
-    """Index in its chain of the model that was to be asked."""
-
 
 class AgentNews:
     """Messages for one running agent.

@@ -89,8 +89,8 @@ async def take_turn(
                 link.provider,
                 services,
             )
-        except (BudgetExceeded, WordsCame) as stop:
-            stop.link = index  # an agent that has moved on never goes back
+        except BudgetExceeded as empty:
+            empty.link = index  # an agent that has moved on never goes back
             raise
         except TurnFailed as failed:
             failed.link = index

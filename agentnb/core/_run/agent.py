@@ -186,6 +186,10 @@ class Agent:
         """Append a user message to the conversation."""
         self.messages = (*self.messages, user_message(text))
 
+    def drop_reply(self) -> None:
+        """Remove the newest reply, so that the same call can be made again."""
+        self.messages = self.messages[:-1]
+
     def answer_tool_calls(self, text: str) -> None:
         """Append a user message to a conversation that may end with tool calls.
 

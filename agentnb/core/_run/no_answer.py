@@ -66,7 +66,7 @@ class OnceMore:
             return outcome
         if reason == _LIMIT:
             self._limit = agent.context.agent_config.max_output_tokens
-            agent.messages = outcome.messages[:-1]
+            agent.drop_reply()
             return None
         if said := newest_text(outcome.messages[self._begin :]):
             return replace(outcome, text=said)
