@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from agentnb import Reply, ScriptedProvider, Session, tool
-from agentnb.core.errors import LlmError
+from agentnb.core.errors import LlmError, NoAnswer
 from agentnb.core.events import AgentSpawned
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,
     Role,
+    ToolUse,
 )
 from agentnb.errors import ConfigError
 from agentnb.tools.workspace import workspace_tools
@@ -879,3 +880,13 @@ def test_nested_spawn_that_is_neither_true_nor_false_is_refused(said: Any) -> No
 def test_delegation_that_does_not_exist_is_refused(said: Any) -> None:
     with pytest.raises(ValueError, match="'block', 'tools' or 'both'"):
         Session(provider=ScriptedProvider(["x"]), delegation=said)
+
+
+def test_agent_that_asks_for_a_refused_task_again_and_again_has_failed() -> None:
+    """Each refusal says how often the task came up: it is the same refusal all the same."""
+    provider = by_agent({"root": Reply("", (ToolUse("s", "spawn", {"task": "A"}),)), "A": "a"})
+    with (
+        Session(provider=provider, store=None, delegation="tools") as session,
+        pytest.raises(NoAnswer, match="the same call of 'spawn' 4 times"),
+    ):
+        session.spawn("the task").result(DEADLINE_S)

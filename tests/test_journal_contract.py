@@ -12,7 +12,6 @@ from uuid import uuid4
 import pytest
 
 from agentnb.core.events import Entry, Row, RowEntries, rows_of
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.protocols import Journal
 from agentnb.core.records import (
     STARTED,
@@ -28,6 +27,7 @@ from agentnb.store.journal import SqliteJournal
 from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._handed import Bench
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.pages import code_of
 from tests.support import run_python
 

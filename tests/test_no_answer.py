@@ -13,6 +13,9 @@ import pytest
 
 import agentnb
 from agentnb.core.errors import AuthenticationFailed, NoAnswer, OrchestratorError
+from agentnb.core.types import Usage
+from agentnb.providers.scripted import Reply as ScriptedReply
+from agentnb.testing import ScriptedProvider, by_agent, tool_calls
 from tests.loopback import LoopbackServer, Reply, ToolCall
 from tests.support import DEADLINE_S, spawn
 
@@ -197,7 +200,7 @@ def test_silent_agent_is_asked_once_more_in_other_words(scene: Make, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", ["", " \n"])
+@pytest.mark.parametrize("text", ["", " \n", "\u200b", "\u00a0\ufeff\n"])
 def test_agent_that_says_nothing_twice_has_failed(scene: Make, kind: str, text: str) -> None:
     silent = Reply(text=text)
     it = scene(kind, silent, silent, PARIS)
@@ -205,8 +208,7 @@ def test_agent_that_says_nothing_twice_has_failed(scene: Make, kind: str, text: 
     found = it.run()
 
     assert found["status"] == "failed"
-    why = "its reply was empty, also when it was asked for its answer"
-    assert ("is not a valid" if kind == "typed row" else why) in found["error"]
+    assert "its reply was empty, also when it was asked for its answer" in found["error"]
     assert found["notes"] == "The reply held no text.", "once, though of both calls"
     assert len(it.asked) == 2
     assert it.asked[0] != it.asked[1]
@@ -246,6 +248,40 @@ def test_text_beside_the_last_tool_call_is_the_answer_if_nothing_follows(
 
     assert (found["status"], found["answer"]) == ("completed", "It is Paris.")
     assert len(it.asked) == 2
+
+
+def test_text_from_before_a_sub_agents_answer_is_not_the_answer() -> None:
+    provider = by_agent(
+        {
+            "root": [
+                tool_calls(("spawn", {"task": "A"}), text="I ask somebody."),
+                tool_calls(("spawn_await", {"job_ids": "*"})),
+                "",
+                "It is Paris.",
+            ],
+            "A": "Paris",
+        }
+    )
+    with agentnb.Session(provider=provider, store=None, delegation="tools") as session:
+        result = session.spawn("Think.").result(DEADLINE_S)
+
+    assert result.final_response == "It is Paris."
+
+
+def test_text_from_before_a_persons_note_is_not_the_answer_to_it() -> None:
+    told = list[agentnb.Run]()
+
+    @agentnb.tool
+    def look() -> str:
+        """Look it up."""
+        told[0].tell("root", "Italy's, please.")
+        return "found"
+
+    scripted = ScriptedProvider([tool_calls(("look", {}), text="It is Paris."), "", "It is Rome."])
+    with agentnb.Session(provider=scripted, store=None, tools=[look], max_depth=0) as session:
+        told.append(session.spawn(TASK))
+
+        assert told[0].result(DEADLINE_S).final_response == "It is Rome."
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -319,16 +355,36 @@ def test_call_is_no_empty_reply(scene: Make, kind: str) -> None:
 def test_earlier_answer_of_a_conversation_is_none_to_the_next_task(scene: Make) -> None:
     it = scene("agent", PARIS, SILENT, SILENT)
     with agentnb.Session(MODELS[it.dialect], store=None, max_depth=0) as session:
-        session.spawn(TASK).result(DEADLINE_S)
+        run = session.spawn(TASK)
+        run.result(DEADLINE_S)
+        thread = session.thread(run.thread_id)
         with pytest.raises(NoAnswer):
-            session.spawn("And of Italy?").result(DEADLINE_S)
+            thread.send("And of Italy?").result(DEADLINE_S)
+
+    assert "Paris" in json.dumps(it.asked[-1]["messages"])
 
 
-def test_budget_without_room_for_twice_the_limit_is_exhausted(scene: Make) -> None:
+@pytest.mark.parametrize("budget", [250, 300])
+def test_budget_without_room_for_twice_the_limit_is_exhausted(scene: Make, budget: int) -> None:
     it = scene("agent", ENDLESS, ENDLESS)
 
-    assert it.run(budget=300)["status"] == "exhausted"
+    found = it.run(budget=budget)
+
+    assert found["status"] == "exhausted"
+    assert "its thinking used up `max_output_tokens` (100 tokens), and the" in found["error"]
     assert it.limits == [LIMIT]
+
+
+def test_less_than_what_was_used_up_is_not_tried() -> None:
+    """The budget has room for a call, but its reply could be no longer than the first."""
+    eaten = ScriptedReply("", thinking="Hm.", stop_reason="max_tokens", usage=Usage(100, 8_192))
+    provider = ScriptedProvider([eaten, "Paris"])
+    with agentnb.Session(provider=provider, store=None, budget=12_000, max_depth=0) as session:
+        result = session.spawn(TASK).result(DEADLINE_S)
+
+    assert result.status == "exhausted"
+    assert "the budget has no room for twice as many" in result.final_response
+    assert len(provider.requests) == 1
 
 
 def test_key_that_is_refused_meanwhile_is_told_as_that(scene: Make) -> None:

@@ -13,7 +13,6 @@ from agentnb.core.bus import EventBus
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError, UnknownAgent
 from agentnb.core.events import AgentSpawned, CycleDetected, DepthLimitReached, SpawnIgnored
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import Delegation, Journal
 from agentnb.core.request import RequestContext
@@ -23,6 +22,7 @@ from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
 from agentnb.run_store import RunStore
 from agentnb.runtime import get_runtime
+from agentnb.testing.memory_journal import MemoryJournal
 from agentnb.tools.spawn import spawn_tools
 from agentnb.views.figures.spans import times
 from agentnb.views.outline import lines_below, outline

@@ -280,10 +280,6 @@ class _ThreadWaiter:
         self.wake = self._event.set
         self.wait = self._event.wait
 
-    @property
-    def is_awake(self) -> bool:
-        return self._event.is_set()
-
 
 class Subscription:
     """An async iterator over a run's entries. Works on any loop, in any thread."""

@@ -77,10 +77,10 @@ def is_provider(value: object) -> TypeGuard[Provider]:
 
 
 class SupportsReady(Provider, Protocol):
-    """A provider that loads something before its first call."""
+    """A provider that may have to wait before a call, such as for what it loads."""
 
     async def ready(self) -> None:
-        """Load it. Awaited before each call, and before the call's deadline starts."""
+        """Wait for it. Awaited before each call, and before the call's deadline starts."""
         ...
 
 

@@ -60,6 +60,7 @@ _UNSEEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufffc"
 )
+_SEEN = re.compile(rf"[^\s{_UNSEEN}]")
 _HIGH_UNSEEN = (
     "\U00013430-\U0001343f\U00013441\U00013442\U00016fe4\U0001bca0-\U0001bca3\U0001d159"
     "\U0001d173-\U0001d17a"
@@ -352,6 +353,11 @@ def _repr(value: object) -> str:
         return repr(value)
     except Exception:  # a foreign class
         return f"<{type(value).__name__}>"
+
+
+def if_seen(text: str) -> str:
+    """The text; empty if it has nothing that can be seen."""
+    return text if _SEEN.search(text) else ""
 
 
 def one_line(text: str, *, limit: int = 200) -> str:

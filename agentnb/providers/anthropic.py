@@ -21,7 +21,7 @@ from agentnb.providers.anthropic_wire import USUAL, ReplyReader, body_of, event_
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_mapping import Hints
 from agentnb.providers.forms import REFUSED_THINKING, Complaint
-from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
+from agentnb.providers.sdk import SdkClient, ready, sdk_import, stream_reply
 from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class AnthropicProvider:
         self._clients = ClientPool(lambda settings: _Client(settings, timeout_s=timeout_s))
 
     async def ready(self) -> None:
-        """Wait until the SDK is imported: once, for most of a second."""
-        await _sdk.wait()
+        """Wait until the SDK is imported, once, and until it is the call's turn."""
+        await ready(_sdk, self._clients, settings_of("ANTHROPIC_"))
 
     async def check_key(self) -> None:
         """See `agentnb.core.protocols.SupportsKeyCheck`."""

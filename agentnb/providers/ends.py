@@ -111,7 +111,8 @@ def checked(
     if reason is None:
         if has_company and model not in server.ends_without:
             server.cut_beside += 1
-            raise BadReply("an end without a reason")
+            server.whole_alone = 0
+            raise BadReply("an end without a reason when another call came beside it")
         if model in server.ends_with_reason or not has_answer:
             raise BadReply("an end without a reason")
         server.ends_without.add(model)
@@ -120,6 +121,7 @@ def checked(
     if not our_word(reason, has_calls=False):
         raise BadReply(f"the unknown stop reason {literal(reason)}")
     server.whole_beside += has_company
+    server.whole_alone += not has_company
     server.ends_without.discard(model)
     server.ends_with_reason.add(model)
     return ""

@@ -33,7 +33,7 @@ from agentnb.providers.openai_wire import (
     parts_sent,
 )
 from agentnb.providers.reply import ReplyStream
-from agentnb.providers.sdk import SdkClient, sdk_import, stream_reply
+from agentnb.providers.sdk import SdkClient, ready, sdk_import, stream_reply
 from agentnb.providers.servers import server_of
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ class OpenAIProvider:
         return f"OpenAIProvider(base_url={literal(shown)})"
 
     async def ready(self) -> None:
-        """Wait until the SDK is imported: once, for most of a second."""
-        await _sdk.wait()
+        """Wait until the SDK is imported, once, and until it is the call's turn."""
+        await ready(_sdk, self._clients, self._settings())
 
     async def check_key(self) -> None:
         """See `agentnb.core.protocols.SupportsKeyCheck`."""

@@ -19,7 +19,7 @@ from agentnb.providers.forms import Asking, Complaint, Form
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import Reader, ReplyStream, replying
-from agentnb.providers.servers import Server
+from agentnb.providers.servers import Server, any_takes_turns
 from agentnb.providers.thinking_in_text import ThinkingFilter
 from agentnb.providers.turns import Turns
 
@@ -42,6 +42,14 @@ def sdk_import(load_sdk: Callable[[], None]) -> LazyImport:
             import agentnb.providers.aio_transport  # noqa: F401
 
     return LazyImport(load)
+
+
+async def ready(sdk: LazyImport, clients: ClientPool[K], settings: Settings) -> None:
+    """Wait until a call can begin: see `agentnb.core.protocols.SupportsReady`."""
+    await sdk.wait()
+    if any_takes_turns():
+        async with clients.borrowed(settings) as client:
+            await client.turns.free(client.server)
 
 
 async def stream_reply(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from agentnb.core.secrets import without_user
+
+_ALONE = 8
+"""Whole replies one at a time after a first cut one."""
 
 
 @dataclass(slots=True)
@@ -38,18 +42,31 @@ class Server:
     tags_thinking: set[tuple[str, str]] = field(default_factory=set)
     """Models that think between tags in their text, with the tag that begins it."""
 
-    @property
-    def cuts_streams(self) -> bool:
-        """Whether it seems to end an open reply when another request comes.
+    whole_alone: int = 0
+    """Replies that ended with a reason, with no other call beside them, since the last cut one."""
 
-        One that does leaves a whole reply for each burst of calls; another loses a reason rarely.
+    @property
+    def at_once(self) -> int:
+        """How many calls it may be asked at once, by what its replies have shown.
+
+        A server that ends an open reply when another request comes leaves one whole reply for each
+        burst of calls; another loses a reason rarely. So two calls are tried again after a while,
+        which doubles with each cut.
         """
-        return 0 < self.cut_beside and self.whole_beside <= 2 * self.cut_beside
+        if not self.cut_beside or self.whole_beside > 2 * self.cut_beside:
+            return sys.maxsize
+        is_while = self.whole_alone < _ALONE << min(self.cut_beside - 1, 16)
+        return 1 if is_while else 2
 
     def has_company(self) -> Callable[[], bool]:
         """Returns a function for the call that begins: whether another was open beside it."""
         was_beside, begun = self.open > 1, self.begun
         return lambda: was_beside or self.begun > begun
+
+
+def any_takes_turns() -> bool:
+    """Whether some server is not asked as many calls at once as there are."""
+    return any(each.cut_beside and each.at_once <= 2 for each in [*_servers.values()])
 
 
 _servers: dict[str, Server] = {}

@@ -31,6 +31,7 @@ from agentnb.core.types import (
     ToolUse,
     ToolUseBlock,
 )
+from agentnb.providers.ends import MAY_BE_CUT
 from agentnb.providers.limits import BadReply
 from agentnb.providers.servers import Server
 
@@ -118,7 +119,8 @@ class ThinkingFilter:
         Thinking that never ended took all that the reply could have, whatever its server says.
 
         Raises:
-            BadReply: The text held an end of thinking whose beginning the template has written.
+            BadReply: The text held an end of thinking whose beginning the template has written, or
+                thinking without an end, in a reply without one.
         """
         model, server = self._request.model, self._server
         if self._split is None:
@@ -128,6 +130,8 @@ class ThinkingFilter:
                 server.tags_thinking.add((model, self._split.begin))
             message = self._parted(stopped.message)
             if self._split.is_open and not (message.text.strip() or _has_calls(message)):
+                if MAY_BE_CUT in stopped.note:
+                    raise BadReply("an end without a reason")
                 return replace(stopped, message=message, reason="max_tokens", note=_NO_END)
             return replace(stopped, message=message)
         if model in server.answers_at_once:

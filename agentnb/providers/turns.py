@@ -13,7 +13,8 @@ class Turns:
     """The open calls of one client, on one loop.
 
     llama-cpp-python, as it comes, ends an open stream without a reason when another request
-    arrives. Once a server was seen to do so, calls to it wait for each other.
+    arrives. Once a server was seen to do so, calls to it wait for each other: before they begin,
+    so that the wait takes nothing of their time.
     """
 
     def __init__(self) -> None:
@@ -21,16 +22,20 @@ class Turns:
         self._ended = asyncio.Event()
         """Set when a call has ended."""
 
-    @contextlib.asynccontextmanager
-    async def one(self, server: Server) -> AsyncIterator[None]:
-        """Hold a call open; if the server takes one at a time, after those before it.
+    async def free(self, server: Server) -> None:
+        """Wait until a call may begin.
 
         Args:
             server: What its replies have shown.
         """
-        while self._open and server.cuts_streams:
+        while self._open >= server.at_once:
             self._ended.clear()
             await self._ended.wait()
+
+    @contextlib.asynccontextmanager
+    async def one(self, server: Server) -> AsyncIterator[None]:
+        """Hold a call open; waits as `free` if another has begun since."""
+        await self.free(server)
         self._open += 1
         server.begun, server.open = server.begun + 1, server.open + 1
         try:

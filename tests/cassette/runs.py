@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 from agentnb.cassette import CassetteJournal, TeeJournal
 from agentnb.core.keys import key_of
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.records import (
     FINISHED,
     CallRecord,
@@ -32,6 +31,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.testing._scripts import Answer
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.support import Tree, by_agent, make_tree, spawn
 
 K = TypeVar("K", bound=Kept)

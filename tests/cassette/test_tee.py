@@ -10,10 +10,10 @@ import pytest
 
 from agentnb.cassette import Cassette, CassetteJournal, TeeJournal
 from agentnb.core.errors import InternalError
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.protocols import Journal
 from agentnb.core.records import RunHead
 from agentnb.testing import Check, journal_contract
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.support import by_agent, make_tree, spawn
 
 

@@ -18,10 +18,10 @@ import agentnb
 from agentnb import Reply, RunRecord, ScriptedProvider, Session, ToolUse
 from agentnb.core import orchestrator
 from agentnb.core.errors import StreamBroken
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import InProcessEngine
 from agentnb.core.protocols import Engine, Provider
 from agentnb.testing import equal_records, journal_contract, provider_contract
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.cluster.on_cluster import RelayingEngine, a_cluster
 from tests.cluster.relay import relay
 from tests.core.test_failover import (  # noqa: F401

@@ -18,12 +18,12 @@ from agentnb.core.events import (
     RunResumed,
     ToolCallReported,
 )
-from agentnb.core.memory_journal import MemoryJournal, _as_read
 from agentnb.core.past import Past
 from agentnb.core.protocols import Tool
 from agentnb.core.records import FINISHED, RunJournal
 from agentnb.core.secrets import known_secrets
 from agentnb.providers.scripted import ScriptedProvider
+from agentnb.testing.memory_journal import MemoryJournal, _as_read
 from tests.core.clock import ManualClock
 from tests.support import Tree, by_agent, make_tree, path_of
 

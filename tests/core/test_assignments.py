@@ -16,11 +16,11 @@ from agentnb.core.events import (
     ToolCallFinished,
 )
 from agentnb.core.limits import CYCLE, MAX_AGENTS, MAX_DEPTH, Refusal
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.protocols import ToolContext
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import ToolSpec, ToolUse
 from agentnb.providers.scripted import Reply
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.support import Tree, by_agent, make_tree, run_tree, spawn
 
 THREAD = "nb_20261101_k3x9aa"

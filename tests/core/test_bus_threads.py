@@ -61,7 +61,7 @@ def test_thread_that_waits_for_a_change_sleeps_through_text_and_the_budgets_coun
 
     bus.publish_text("a", "hello")
     bus.publish(BudgetUpdate(tokens_used=1, budget_total=2, percentage=50.0))
-    assert not waiter.is_awake
+    assert not waiter.wait(0), "it sleeps on"
     bus.publish(RunFinished(status=AgentStatus.COMPLETED, tokens_used=0, duration_ms=0))
 
     thread.join(DEADLINE_S)

@@ -19,11 +19,11 @@ from agentnb.core.errors import (
     ServerFailed,
 )
 from agentnb.core.events import AgentFailed, AgentWaiting, ModelCallFinished, ProviderFailover
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.protocols import FallbackModel
 from agentnb.core.records import CANCELLED, ErrorRecord, error_of, error_record
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.providers.scripted import Reply, ScriptedProvider, ScriptExhausted
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.core.clock import ManualClock
 from tests.support import Tree, run_tree
 

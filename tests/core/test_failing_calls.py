@@ -79,8 +79,9 @@ async def test_results_stand_before_the_word_to_the_model() -> None:
         ([look("x", "y")] * 9, 4),  # beside a call that works, always with the same result
         ([look("x", "x", "x", "x")] * 9, 4),  # four at once are one turn
         ([look("x"), look("y")] * 9, 9),  # with a success between, new only the first time
+        ([look("x", a=1, b=2), look("x", b=2, a=1)] * 9, 4),  # in another order
     ],
-    ids=["alternating", "beside a success", "in parallel", "in a circle"],
+    ids=["alternating", "beside a success", "in parallel", "in a circle", "arguments turned"],
 )
 async def test_failures_are_equal_wherever_they_stand(
     replies: Sequence[AnyReply], requests: int
@@ -105,6 +106,16 @@ async def test_what_differs_is_not_the_same_again(replies: Sequence[AnyReply]) -
 
     assert tree.result.final_response == "Done."
     assert not any(warned(provider))
+
+
+async def test_error_tells_the_person_what_failed_and_not_what_the_model_was_advised() -> None:
+    class Strict(Look):
+        async def call(self, input: Any, context: ToolContext) -> str:
+            raise ValueError("`q` is no number. Call it again with a number.")
+
+    tree = await run_tree(ScriptedProvider([look("x")] * 9), tools=[Strict()])
+
+    assert "`q` is no number. Put the task in other words" in str(tree.error)
 
 
 async def test_sub_agent_that_repeats_itself_fails_and_its_parent_goes_on() -> None:

@@ -13,12 +13,12 @@ from agentnb.core.context import AgentContext
 from agentnb.core.durable import MemoryEntry
 from agentnb.core.errors import AgentnbError, InternalError
 from agentnb.core.events import MemoryCreated, RunFinished, ToolCallFinished
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import SpawnInstruction, SpawnMode, ToolSpec, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.record import record_of
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.support import by_agent, make_tree, requests_of, run_tree, spawn
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)

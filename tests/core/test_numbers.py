@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import AgentSpawned, CycleDetected, DepthLimitReached, SpawnIgnored
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.numbers import ChildNumbers
 from agentnb.core.tree import TreeFold
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.support import by_agent, make_tree, spawn
 
 THREAD = "nb_20261101_k3x9aa"

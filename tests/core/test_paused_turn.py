@@ -84,6 +84,15 @@ async def test_reply_that_adds_nothing_to_its_paused_beginning_is_no_empty_one()
     assert TreeFold(tree.entries).notes() == {}
 
 
+async def test_pause_before_the_first_word_is_not_noted_as_an_empty_reply() -> None:
+    pause = Reply("", thinking="I search.", stop_reason="pause_turn")
+
+    tree = await run_tree(ScriptedProvider([pause, "Paris"]))
+
+    assert tree.result.final_response == "Paris"
+    assert TreeFold(tree.entries).notes() == {}
+
+
 async def test_pause_before_the_first_word_is_an_end_as_there_is_nothing_to_go_on_with() -> None:
     provider = ScriptedProvider([Reply("", stop_reason="pause_turn"), "Paris"])
 

@@ -33,7 +33,6 @@ from agentnb.core.events import (
     ToolCallStarted,
     is_terminal,
 )
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.reading import MOST_IN_EVENT, PROCESS_DIED, whole_rows
 from agentnb.core.records import (
     FINISHED,
@@ -58,6 +57,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.scripted import AnyReply, Reply
 from agentnb.run_check import check_possible
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.core.clock import ManualClock
 from tests.core.test_properties_scripted import REPLIES, TASKS
 from tests.core.tool_bodies import Tool

@@ -21,7 +21,6 @@ from agentnb.core.events import (
     QuestionAsked,
     SpawnPlanned,
 )
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.past import Past
 from agentnb.core.plan import ReusedAnswer, Rows
 from agentnb.core.protocols import Delegation, ModelChoice
@@ -29,6 +28,7 @@ from agentnb.core.request import OpenGate
 from agentnb.core.types import CompletionRequest, SpawnInstruction, SpawnMode, StreamEvent, Usage
 from agentnb.mapping.options import MapOptions
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.testing.memory_journal import MemoryJournal
 from agentnb.typed import output_type
 from tests.support import Tree, make_tree, until
 

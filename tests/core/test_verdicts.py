@@ -20,7 +20,6 @@ from agentnb.core.events import (
     BudgetWarning,
 )
 from agentnb.core.journal import Recorder
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import Delegation
 from agentnb.core.records import RunHead, VerdictRecord
@@ -36,6 +35,7 @@ from agentnb.core.types import (
     user_message,
 )
 from agentnb.providers.scripted import Reply, ScriptedProvider
+from agentnb.testing.memory_journal import MemoryJournal
 from agentnb.tools.spawn import spawn_tools
 from tests.by_tools import order, start
 from tests.core.clock import ManualClock, everyone_waits

@@ -18,7 +18,6 @@ from agentnb.core.events import (
     SpawnIgnored,
     SynthesisStarted,
 )
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.orchestrator import AgentOrchestrator
 from agentnb.core.protocols import Delegation, ToolContext
 from agentnb.core.types import (
@@ -33,6 +32,7 @@ from agentnb.core.types import (
 from agentnb.core.words import checked_words
 from agentnb.providers.gate import ConcurrencyGate
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
+from agentnb.testing.memory_journal import MemoryJournal
 from agentnb.tools.spawn import spawn_tools
 from tests.core.test_inbox import Inbox, texts_of
 from tests.core.tool_bodies import Tool, order

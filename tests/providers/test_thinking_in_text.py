@@ -348,3 +348,18 @@ async def test_thinking_in_the_text_is_told_apart_in_both_dialects(
             with pytest.raises(StreamBroken, match="without its beginning"):
                 await answer()
             assert await answer() == ("one\n", "two")
+
+
+def test_thinking_without_an_end_in_a_reply_without_one_was_cut_in_transit() -> None:
+    server, pieces = Server(), ["<think>", "hm"]
+    reader, split = ReplyReader(HELLO, server), ThinkingFilter(HELLO, server)
+    for piece in pieces:
+        chunk = {"choices": [{"index": 0, "delta": {"content": piece}}]}
+        list(split.told_apart(reader.read(event_in(json.dumps(chunk)))))
+    list(split.told_apart(reader.read(event_in("[DONE]"))))
+    stopped = reader.stopped()
+    assert stopped is not None
+    list(split.end(stopped.reason))
+
+    with pytest.raises(BadReply, match="an end without a reason"):
+        split.stopped(stopped)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 import agentnb
-from agentnb.core.types import AgentStatus
+from agentnb.core.types import AgentStatus, CompletionRequest, user_message
 from agentnb.providers.ends import checked
 from agentnb.providers.limits import BadReply
-from agentnb.providers.servers import Server
+from agentnb.providers.openai import OpenAIProvider
+from agentnb.providers.servers import Server, any_takes_turns, server_of
 from tests.loopback import LoopbackServer, Reply, Step
 from tests.loopback.completions import DONE, chunk
 from tests.support import DEADLINE_S
 
 ROWS = [f"row {number}" for number in range(8)]
+ALL = sys.maxsize
 WRITES_S = 0.1
 """How long the server takes for a reply."""
 
@@ -107,19 +112,55 @@ def test_server_that_cuts_nothing_is_asked_at_once(monkeypatch: pytest.MonkeyPat
     assert server.most_open > 1
 
 
-def ends(server: Server, reason: str | None) -> None:
+def ends(server: Server, reason: str | None, *, has_company: bool = True) -> None:
     with contextlib.suppress(BadReply):
-        checked(reason, server, "m", has_company=True, has_answer=True)
+        checked(reason, server, "m", has_company=has_company, has_answer=True)
 
 
-def test_server_that_loses_a_reason_once_is_not_taken_for_one_that_cuts() -> None:
-    server, seen = Server(), []
+def test_server_that_loses_a_reason_once_is_soon_asked_at_once_again() -> None:
+    server, seen = Server(), list[int]()
 
-    for reason in (None, "stop", "stop", "stop", None, None):
-        ends(server, reason)
-        seen.append(server.cuts_streams)
+    for reason, has_company in [(None, True), *[("stop", False)] * 8, *[("stop", True)] * 4]:
+        ends(server, reason, has_company=has_company)
+        seen.append(server.at_once)
 
-    assert seen == [True, True, True, False, True, True]
+    assert seen == [*[1] * 8, *[2] * 3, ALL, ALL]
+    assert not any_takes_turns()
+
+
+def test_server_that_cuts_is_tried_more_and_more_rarely() -> None:
+    server, alone = Server(), list[int]()
+
+    for _ in range(4):
+        ends(server, None)
+        ends(server, "stop")  # that which cut it
+        count = 0
+        while server.at_once == 1:
+            ends(server, "stop", has_company=False)
+            count += 1
+        alone.append(count)
+
+    assert alone == [8, 16, 32, 64]
+
+
+async def test_call_waits_for_its_turn_before_its_time_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a provider awaits in `ready` does not count towards `call_timeout_s`."""
+    server = OneSlot(cuts=False)
+    with LoopbackServer(server.answer) as http:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{http.url}/v1")
+        provider = OpenAIProvider()
+        server_of("openai", f"{http.url}/v1/", is_vendors=False).cut_beside = 1
+        request = CompletionRequest(model="m", system="", messages=(user_message("row 0"),))
+        async with aclosing(provider.stream(request)) as first:
+            await anext(first)
+            second = asyncio.ensure_future(provider.ready())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not second.done()
+        await asyncio.wait_for(second, DEADLINE_S)
+        await provider.aclose()
 
 
 def test_call_has_company_whichever_of_the_two_began_first() -> None:

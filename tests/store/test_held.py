@@ -14,12 +14,12 @@ import pytest
 
 from agentnb.core.errors import CannotRecover
 from agentnb.core.events import rows_of
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.records import OrderRecord, ToolCallRecord, VerdictRecord
 from agentnb.core.types import AgentStatus
 from agentnb.store.held import HeldJournal
 from agentnb.store.reader import load
 from agentnb.store.store import Store
+from agentnb.testing.memory_journal import MemoryJournal
 from tests.forks import run_program
 from tests.store.fake_runs import FakeRun, words
 

@@ -34,6 +34,7 @@ from agentnb.core.protocols import (
     supports_media,
 )
 from agentnb.core.spawn import SpawnReading, read_reply
+from agentnb.core.text import if_seen
 from agentnb.core.tool_results import blocks_of
 from agentnb.core.types import (
     FINAL_ANSWER,
@@ -103,7 +104,7 @@ class InProcessEngine:
             messages = (*messages, message)
             outcome = AgentOutcome(
                 messages,
-                text=said + reply.text,
+                text=if_seen(said + reply.text),
                 stop_reason=reply.stop_reason,
                 exhausted=reply.exhausted,
                 turns_used=turns,
@@ -128,12 +129,12 @@ class InProcessEngine:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
                 failing = failing or FailingCalls()
-                failing.count(orders, results)
+                error = failing.count(orders, results)
                 if failing.is_repeated:
                     results = (*results, TextBlock(SAME_CALL_AGAIN))
                 messages = (*messages, Message(Role.USER, results))
-                if failing.error is not None:
-                    return replace(outcome, messages=messages, error=failing.error)
+                if error is not None:
+                    return replace(outcome, messages=messages, error=error)
             if turns >= work.turns_left:
                 return replace(outcome, messages=messages, stop_reason=NO_TURNS_LEFT)
 

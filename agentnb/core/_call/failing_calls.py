@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
 from agentnb.core.budget import as_json
 from agentnb.core.errors import NoAnswer
+from agentnb.core.spawn import SPAWN
 from agentnb.core.text import literal, one_line
 from agentnb.core.types import Block, ToolResultBlock, ToolUseBlock
 
+_Call = tuple[str, str, str, bool]
 _TOLERATED = 3
 """How often the same call may fail in the same way, each time in a turn of its own."""
 
@@ -21,28 +24,36 @@ class FailingCalls:
     """
 
     def __init__(self) -> None:
-        self._times: Counter[tuple[str, str, str, bool]] = Counter()
+        self._times: Counter[_Call] = Counter()
         self.is_repeated = False
         """Whether the model is to be told, with the newest results, that it repeats itself."""
-        self.error: NoAnswer | None = None
-        """Why the agent has to end: it made the call again."""
 
-    def count(self, orders: Sequence[ToolUseBlock], results: Sequence[Block]) -> None:
-        """Count the calls of one turn."""
+    def count(self, orders: Sequence[ToolUseBlock], results: Sequence[Block]) -> NoAnswer | None:
+        """Count the calls of one turn; returns why the agent has to end, if it has to."""
         found = {each.tool_use_id: each for each in results if isinstance(each, ToolResultBlock)}
         turn = {
-            (order.name, as_json(order.input), result.text, result.is_error)
+            _known_as(order, result): result.text
             for order in orders
             if (result := found.get(order.id)) is not None
         }
         if any(not call[-1] and call not in self._times for call in turn):
             self._times = Counter({call: 1 for call in self._times if not call[-1]})
-        self._times.update(turn)
+        self._times.update(turn.keys())
         failing = [(self._times[call], call) for call in turn if call[-1]]
-        times, (name, _, error, _) = max(failing, default=(0, ("", "", "", True)))
+        times, worst = max(failing, default=(0, None))
         self.is_repeated = times == _TOLERATED
-        if times > _TOLERATED:
-            self.error = NoAnswer(
-                f"The model made the same call of {literal(name)} {times} times, and each failed: "
-                f"{one_line(error).rstrip('.')}. Put the task in other words, or ask another model."
-            )
+        if times <= _TOLERATED or worst is None:
+            return None
+        why = one_line(turn[worst]).partition(". ")[0]  # what follows is advice to the model
+        return NoAnswer(
+            f"The model made the same call of {literal(worst[0])} {times} times, and each failed: "
+            f"{why.rstrip('.')}. Put the task in other words, or ask another model."
+        )
+
+
+def _known_as(order: ToolUseBlock, result: ToolResultBlock) -> _Call:
+    """What equal calls with equal results have in common."""
+    text = result.text
+    if order.name == SPAWN:  # its refusals count how often a task came up
+        text = re.sub(r"\d+", "", text)
+    return order.name, as_json(dict(sorted(order.input.items()))), text, result.is_error

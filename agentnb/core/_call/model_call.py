@@ -24,7 +24,7 @@ from agentnb.core.protocols import (
     supports_ready,
 )
 from agentnb.core.records import CANCELLED, ErrorRecord, error_record
-from agentnb.core.text import literal, one_line, short_reason
+from agentnb.core.text import if_seen, literal, one_line, short_reason
 from agentnb.core.tool_results import calls_in
 from agentnb.core.types import (
     MOST,
@@ -205,13 +205,14 @@ async def _stream(
             + (f": {one_line(reply.text).rstrip('.')}" if reply.text else "")
             + ". Rephrase the task, or use another model."
         )
-    elif not reply.pieces or (reply.pieces[0][2].isspace() and not reply.text.strip()):
+    elif not reply.pieces or not (if_seen(reply.pieces[0][2]) or if_seen(reply.text)):
         _note_empty(lease.request, reply, reply.stopped)
 
 
 def _note_empty(request: CompletionRequest, reply: ReplySoFar, stopped: Stopped) -> None:
-    """Note that a reply without text is no answer, unless it has calls or continues another."""
-    if calls_in(stopped.message) or text_so_far(request.messages):
+    """Note that a reply without text is no answer, unless it has calls or is a part of another."""
+    is_part = stopped.reason == "pause_turn" or text_so_far(request.messages)
+    if is_part or calls_in(stopped.message):
         return
     is_cut = stopped.reason == "max_tokens"
     limit = f" within its limit of {request.max_tokens:,} tokens" if is_cut else ""

@@ -26,7 +26,7 @@ from agentnb.core._call.asking import asked_of, asking_for
 from agentnb.core._call.engine import CUT_REASONS, NO_TURNS_LEFT
 from agentnb.core._call.services import WAITS_FOR_ROOM, input_tokens_of
 from agentnb.core._run.agent import Agent, AgentEnd
-from agentnb.core._run.no_answer import OnceMore, is_empty, no_answer, without_sub_agents
+from agentnb.core._run.no_answer import OnceMore, is_empty, no_answer, no_text, without_sub_agents
 from agentnb.core.budget import OUTPUT_SLICE, as_json
 from agentnb.core.errors import InvalidOutput, NoAnswer
 from agentnb.core.events import AgentFailed, AgentWaiting, Event, SynthesisStarted
@@ -121,17 +121,17 @@ class Conversation:
             outcome = await self._attempt(work)
             # Also after a failure: finished turns and tool results are never made again.
             agent.apply(outcome)
+            if outcome.error is None and not outcome.text:
+                once_more = once_more or OnceMore(agent, begin, is_correction)
+                if (ended := once_more.after(outcome)) is None:
+                    continue
+                outcome = ended
             # The root's synthesis uses the reserve: if that runs out, no other work of the run was
             # stopped.
             if outcome.exhausted is not None and not (agent.is_root and is_synthesis):
                 self._meter.report_exhausted()
             if outcome.error is None:
-                if outcome.text.strip():
-                    return outcome
-                once_more = once_more or OnceMore(agent, begin, is_correction)
-                if (ended := once_more.after(outcome)) is not None:
-                    return ended
-                continue
+                return outcome
             if not self._may_retry(outcome):
                 raise once_more.error_of(outcome.error) if once_more else outcome.error
             agent.services.publish(
@@ -414,7 +414,7 @@ class Conversation:
             agent.keep_answer(text)
             return replace(end, text=text, typed=reading)
         if end.status is AgentStatus.COMPLETED:
-            wrong = InvalidOutput(output.name, reading.why)
+            wrong = InvalidOutput(output.name, reading.why) if end.text else no_text()
             return replace(end, status=AgentStatus.FAILED, error=wrong)
         return end
 

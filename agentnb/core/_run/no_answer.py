@@ -1,9 +1,9 @@
 """Replies without an answer: what is asked once more, and why an agent has failed in the end.
 
 - Its thinking, or a call that was cut, used up `max_output_tokens`: the same call once more, with
-  twice the limit.
-- It ended without a word: the newest text that stands beside its tool calls is the answer; without
-  one it is asked for its answer, once.
+  twice the limit, unless the budget has less left than the first.
+- It ended without a word: the newest text that stands beside its tool calls is the answer. Without
+  one, or if a sub-agent or a person was heard since, it is asked for its answer, once.
 - Its context window was full: a further call would be no shorter, so there is none.
 """
 
@@ -16,9 +16,10 @@ from agentnb.core import prompt
 from agentnb.core._call.engine import NO_TURNS_LEFT
 from agentnb.core._run.agent import Agent
 from agentnb.core.errors import LlmError, NoAnswer, OrchestratorError
+from agentnb.core.money import TOKENS
 from agentnb.core.protocols import AgentOutcome
-from agentnb.core.spawn import extract_text_before_spawn
-from agentnb.core.text import one_line
+from agentnb.core.spawn import SPAWN, extract_text_before_spawn
+from agentnb.core.text import if_seen, one_line
 from agentnb.core.tool_results import calls_in
 from agentnb.core.types import MOST, CompletionRequest, Message, Role
 
@@ -28,15 +29,25 @@ _WINDOW = "model_context_window_exceeded"
 
 def is_empty(outcome: AgentOutcome) -> bool:
     """Whether a whole reply holds neither text nor tool calls."""
-    if outcome.text.strip() or outcome.exhausted is not None or outcome.error is not None:
+    if outcome.text or outcome.exhausted is not None or outcome.error is not None:
         return False
     return outcome.stop_reason != NO_TURNS_LEFT and not calls_in(outcome.messages[-1])
 
 
-def newest_text(messages: Sequence[Message]) -> str:
-    """The newest text in an agent's replies, without a spawn block; empty if there is none."""
-    replies = (each.text for each in reversed(messages) if each.role is Role.ASSISTANT)
-    return next(filter(None, map(extract_text_before_spawn, replies)), "")
+def newest_text(messages: Sequence[Message]) -> tuple[str, bool]:
+    """The newest text in an agent's replies, without a spawn block, and whether more came since.
+
+    The text is empty if there is none. More is what a sub-agent or a person said.
+    """
+    has_more = False
+    for message in reversed(messages):
+        if message.role is Role.USER:
+            has_more = has_more or bool(message.text)
+            continue
+        has_more = has_more or any(call.name.startswith(SPAWN) for call in calls_in(message))
+        if text := extract_text_before_spawn(if_seen(message.text)):
+            return text, has_more
+    return "", has_more
 
 
 class OnceMore:
@@ -61,17 +72,24 @@ class OnceMore:
     def after(self, outcome: AgentOutcome) -> AgentOutcome | None:
         """What the turns have come to; `None` if another call is to be made."""
         agent, reason = self._agent, outcome.stop_reason
+        budget, limit = agent.request.budget, agent.context.agent_config.max_output_tokens
+        used_up = f"its thinking used up `max_output_tokens` ({limit:,} tokens), and"
+        if outcome.exhausted is not None and self._limit:
+            return replace(outcome, exhausted=f"{used_up} {outcome.exhausted}")
         is_at_end = reason == _WINDOW or (reason == _LIMIT and self._limit)
         if not is_empty(outcome) or is_at_end:
             return outcome
         if reason == _LIMIT:
-            self._limit = agent.context.agent_config.max_output_tokens
+            if budget.unit == TOKENS and budget.remaining <= limit:
+                no_room = "the budget has no room for twice as many"
+                return replace(outcome, exhausted=f"{used_up} {no_room}")
+            self._limit = limit
             agent.drop_reply()
             return None
-        if said := newest_text(outcome.messages[self._begin :]):
+        said, has_more = newest_text(outcome.messages[self._begin :])
+        is_last = self._was_asked or agent.was_asked_for_type  # the type is asked for by itself
+        if is_last or (said and not has_more):
             return replace(outcome, text=said)
-        if self._was_asked or agent.was_asked_for_type:  # a typed answer is corrected by itself
-            return outcome
         self._was_asked = True
         agent.answer_tool_calls(prompt.NO_TEXT)
         return None
@@ -104,6 +122,11 @@ def no_answer(outcome: AgentOutcome, agent: Agent) -> NoAnswer | None:
         )
     if agent.was_asked_for_type:
         return None
+    return no_text()
+
+
+def no_text() -> NoAnswer:
+    """The error of a model that said nothing twice."""
     return NoAnswer(
         "The model gave no answer: its reply was empty, also when it was asked for its answer. Put "
         "the task in other words, or ask another model."
@@ -127,6 +150,7 @@ def without_sub_agents(why_not: str, *, asked_again: bool) -> NoAnswer:
 
 def _at_limit(tried: str) -> NoAnswer:
     return NoAnswer(
-        f"The model gave no answer: its thinking used up `max_output_tokens` ({tried}). Set a "
+        "The model gave no answer: its thinking, or a tool call that was cut, used up "
+        f"`max_output_tokens` ({tried}). Set a "
         "larger `max_output_tokens`, or let the model think with less effort."
     )

@@ -9,9 +9,9 @@ import pytest
 
 from agentnb.core.errors import NoSuchRun
 from agentnb.core.events import RowEntries, RunStarted
-from agentnb.core.memory_journal import MemoryJournal
 from agentnb.core.records import OrderRecord, RunHead, VerdictRecord
 from agentnb.core.secrets import known_secrets
+from agentnb.testing.memory_journal import MemoryJournal
 
 HEAD = RunHead("run", "nb", "the task", "demo/any")
 

@@ -48,6 +48,7 @@ class MemoryJournal:
         return f"MemoryJournal({counted(len(self._runs), 'run')})"
 
     def begin(self, head: RunHead) -> None:
+        """Begin a run's record; what comes from now on belongs to it."""
         self._run = _KeptRun(head)
         self._take(head)
 
@@ -58,12 +59,15 @@ class MemoryJournal:
             self._take(rows_of(thing) if isinstance(thing, Sequence) else thing)
 
     def intend(self, record: CallRecord | ToolCallRecord) -> None:
+        """Take what is about to happen."""
         self._take(record)
 
     def keep(self, record: Kept) -> None:
+        """Take what has happened."""
         self._take(record)
 
     def published(self, entries: Sequence[Entry]) -> None:
+        """Take events."""
         self._take(rows_of(entries))
 
     def _take(self, item: _Item) -> None:
@@ -72,6 +76,7 @@ class MemoryJournal:
         self._waiting.append((self._run, item))
 
     async def commit(self) -> None:
+        """Keep all that was taken."""
         self._keep_waiting()
 
     def _keep_waiting(self) -> None:
@@ -83,11 +88,17 @@ class MemoryJournal:
                 run.add(item)
 
     def load(self, run_id: str) -> RunJournal:
+        """What was kept of a run.
+
+        Raises:
+            NoSuchRun: Nothing was.
+        """
         if run_id not in self._runs:
             raise NoSuchRun(run_id)
         return _as_read(self._runs[run_id].snapshot(), known_secrets())
 
     def close(self) -> None:
+        """Keep all that was taken."""
         self._keep_waiting()
 
     def reopened(self) -> MemoryJournal:
