@@ -18,6 +18,7 @@ from agentnb.core.records import CallRecord, error_of, error_record
 from agentnb.core.types import (
     CompletionRequest,
     Message,
+    OpaqueBlock,
     Role,
     ToolResultBlock,
     ToolSpec,
@@ -129,6 +130,18 @@ async def test_each_part_that_differs_is_named(cassette: Cassette) -> None:
     assert miss.differences[0].words == "demo/[-any-]{+other+}"
     assert "be {+very +}brief" in miss.differences[1].words
     assert "and 2 more" in str(miss)
+
+
+async def test_part_that_is_kept_for_the_api_is_named_where_it_differs(cassette: Cassette) -> None:
+    request = call_of(cassette, "root", 2).request
+    kept = OpaqueBlock("p http://h", {"type": "search", "found": ["seven ships"]})
+    said = replace(request.messages[1], content=(kept, *request.messages[1].content))
+    messages = (request.messages[0], said, *request.messages[2:])
+
+    (difference,) = asked(cassette, "root", 2, replace(request, messages=messages)).differences
+
+    assert difference.part == "message 2"
+    assert "kept for the API" in difference.words
 
 
 async def test_messages_more_or_fewer_are_named(cassette: Cassette) -> None:

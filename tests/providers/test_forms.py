@@ -28,6 +28,7 @@ from agentnb.core.types import (
     ToolUseBlock,
     user_message,
 )
+from agentnb.providers import anthropic_wire, openai_wire
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.forms import (
     MAX_COMPLETION_TOKENS,
@@ -43,6 +44,7 @@ from agentnb.providers.forms import (
     after,
 )
 from agentnb.providers.openai import OpenAIProvider
+from agentnb.providers.servers import Server
 from tests.loopback import LoopbackServer, Reply
 from tests.loopback.messages import signature_of
 
@@ -446,6 +448,8 @@ def test_sentence_that_speaks_of_a_persons_field_is_passed_over() -> None:
     [
         ({"tool_choice": "auto"}, "tool_choice is not supported by this model"),
         ({"tools": []}, "`tools` is not supported by this model"),
+        ({"tool_choice": "auto"}, "Forcing a tool is not supported by this model"),
+        ({"tools": []}, "Function calling is not supported by this model"),
     ],
 )
 async def test_what_a_person_gave_is_never_left_out(
@@ -567,6 +571,35 @@ async def test_refusal_of_something_else_leaves_thinking_where_it_is(
                 await ask("messages", request)
 
         assert ["Hm." in json.dumps(each.body) for each in server.requests] == [True, True]
+
+
+@pytest.mark.parametrize("status", [401, 404, 413, 422, 429, 500])
+async def test_other_status_than_that_of_refused_thinking_leaves_it_where_it_is(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    request = replace(HELLO, messages=thinking("Hm.", signature_of("Hm.")))
+    words = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    with serving(monkeypatch, lambda _: Reply(status=status, message=words)) as server:
+        with pytest.raises(LlmError):
+            await ask("messages", request)
+
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("parts_sent", [anthropic_wire.parts_sent, openai_wire.parts_sent])
+def test_what_another_server_sent_is_no_part_of_the_request(
+    parts_sent: Callable[[CompletionRequest, Form, Server], list[str]],
+) -> None:
+    kept = OpaqueBlock("here", {"type": "mark"}), OpaqueBlock("there", {"type": "secret"})
+    more = OpaqueBlock("there", {"secret": "field"})
+    extra = {"here": {"cited": 1}, "there": {"hidden": 2}}
+    used = ToolUseBlock("1", "look", {}, extra)
+    said = Message(Role.ASSISTANT, (*kept, more, used))
+    sent = parts_sent(replace(HELLO, messages=(said,)), Form(), Server(home="here"))
+
+    assert "cited" in sent
+    assert {"mark", "type"} & {*sent}
+    assert not {"secret", "hidden"} & {*sent}
 
 
 @pytest.mark.parametrize(

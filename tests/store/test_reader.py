@@ -136,7 +136,8 @@ async def test_replies_of_every_kind(run: FakeRun, writer: Writer) -> None:
         Message(Role.ASSISTANT, ()),
         None,
     ]
-    messages: tuple[Message, ...] = (user_message("begin"),)
+    earlier = Message(Role.ASSISTANT, (TextBlock("so", {"p": {"citations": [{"at": 1}]}}),))
+    messages: tuple[Message, ...] = (user_message("begin"), earlier, user_message("on"))
     tools = (ToolSpec("search", "finds", {"type": "object", "properties": {"q": {}}}),)
     for reply in replies:
         request = CompletionRequest(

@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from opentelemetry.util.genai.types import GenericPart
 
 import agentnb
 from agentnb import Reply, Session, ToolOutput, ToolUse
 from agentnb.core.errors import InvalidRequest
-from agentnb.core.types import MediaBlock
+from agentnb.core.types import MediaBlock, Message, OpaqueBlock, Role
+from agentnb.telemetry.content import output_messages
 from agentnb.testing import by_agent
 from tests.telemetry.spans import AGENT, CHAT, RUN, TOOL, Seen, attributes
 
@@ -88,3 +90,12 @@ def test_error_is_told_in_words_without_secrets(seen: Seen) -> None:
 
     assert seen.one(CHAT).status.description == "Not [secret WEATHER_API_KEY]."
     assert KEY not in seen.words()
+
+
+def test_part_that_is_kept_for_the_api_has_its_type_alone() -> None:
+    kept = OpaqueBlock("p http://h", {"type": "search", "found": ["seven ships"]})
+    nameless = OpaqueBlock("p http://h", {"found": ["seven ships"]})
+
+    (message,) = output_messages(Message(Role.ASSISTANT, (kept, nameless)))
+
+    assert message.parts == [GenericPart("search"), GenericPart("p http://h")]
