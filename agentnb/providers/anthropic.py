@@ -20,7 +20,6 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.anthropic_wire import USUAL, ReplyReader, body_of, event_in, parts_sent
 from agentnb.providers.client_pool import ClientPool, Settings, settings_of
 from agentnb.providers.error_mapping import Hints
-from agentnb.providers.forms import REFUSED_THINKING, Complaint
 from agentnb.providers.sdk import SdkClient, ready, sdk_import, stream_reply
 from agentnb.providers.servers import server_of
 
@@ -125,17 +124,6 @@ class _Client(SdkClient):
         sources = self.sdk.api_key, self.sdk.auth_token, self.sdk.credentials
         if not any(sources) and "authorization" not in headers and "x-api-key" not in headers:
             raise missing_key()
-
-    def without_refused(self, request: CompletionRequest) -> CompletionRequest:
-        """See `SdkClient`: without its refused thinking."""
-        return REFUSED_THINKING.left_out(self.server.home, request)
-
-    def refuses_thinking(self, complaint: Complaint, request: CompletionRequest) -> bool:
-        """See `SdkClient`."""
-        if not REFUSED_THINKING.is_meant(complaint, self.server.home, request):
-            return False
-        REFUSED_THINKING.add(self.server.home, request)
-        return True
 
     def kind_and_message(self, error: anthropic.APIStatusError) -> tuple[object, object]:
         """See `SdkClient`."""

@@ -14,6 +14,7 @@ gave is never left out.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from agentnb.core.types import CompletionRequest, Message, ThinkingBlock
+from agentnb.core.types import CompletionRequest, Message, OpaqueBlock, ThinkingBlock
 
 # The parts that a form may leave out. Any other name is that of a field that a server sent, and
 # that goes back to it.
@@ -512,8 +513,17 @@ def _speaks_of_thinking(sentence: str, messages: tuple[Message, ...]) -> bool:
 
 
 def _is_sent(block: object) -> bool:
-    """Whether it is thinking that the Messages API binds to what stands before it."""
+    """Whether it is thinking that the Messages API binds to what stands before it.
+
+    Gateways pass it on in fields of a chat completion.
+    """
+    if isinstance(block, OpaqueBlock):
+        return not _BOUND.isdisjoint(block.data)
     return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted_data)
+
+
+_BOUND = frozenset({"thinking_blocks", "reasoning_details"})
+"""The fields of LiteLLM and OpenRouter."""
 
 
 def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:
@@ -533,6 +543,8 @@ def _beginning(address: str, request: CompletionRequest) -> bytes:
 
 
 def _mark(begin: bytes, block: Any) -> bytes:
+    if isinstance(block, OpaqueBlock):
+        return _hash(begin.hex(), json.dumps(block.data, sort_keys=True))
     return _hash(begin.hex(), block.redacted_data or block.signature or block.text)
 
 

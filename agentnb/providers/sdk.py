@@ -15,7 +15,7 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings
 from agentnb.providers.door import Door
 from agentnb.providers.error_mapping import ErrorMapping, Hints, unsendable_key
-from agentnb.providers.forms import Asking, Complaint, Form
+from agentnb.providers.forms import REFUSED_THINKING, Asking, Complaint, Form
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import Reader, ReplyStream, replying
@@ -164,12 +164,13 @@ class SdkClient:
         What the server refuses of our own is sent in another form: see `forms`.
         """
         given = without_surrogates(request.extra)
-        asking = Asking((self.server.home, request.model), self.usual_form, given)
+        home = self.server.home
+        asking = Asking((home, request.model), self.usual_form, given)
         may_forget, note = True, ""
         reader, split = self.reader(request, self.server), ThinkingFilter(request, self.server)
         with self.llm_errors():
             while True:
-                sent = self.without_refused(request)
+                sent = REFUSED_THINKING.left_out(home, request)
                 body = {**self.body_of(sent, asking.form, self.server), **given}
                 try:
                     response = await self.post(self.path, body)
@@ -178,8 +179,9 @@ class SdkClient:
                     parts = self.parts_sent(sent, asking.form, self.server)
                     if asking.try_another(complaint, parts):
                         continue
-                    if not may_forget or not self.refuses_thinking(complaint, sent):
+                    if not (may_forget and REFUSED_THINKING.is_meant(complaint, home, sent)):
                         raise
+                    REFUSED_THINKING.add(home, sent)
                     may_forget = False
                     note = _FORGOTTEN
                 else:
@@ -187,14 +189,6 @@ class SdkClient:
         return ReplyStream(
             response, reader, self.event_in, self.errors, split, note=note, on_end=asking.succeeded
         )
-
-    def without_refused(self, request: CompletionRequest) -> CompletionRequest:
-        """The request without what this conversation was refused."""
-        return request
-
-    def refuses_thinking(self, complaint: Complaint, request: CompletionRequest) -> bool:
-        """Whether `without_refused` leaves out more from now on."""
-        return False
 
     def kind_and_message(self, error: Any) -> tuple[object, object]:
         """The kind and message that the SDK found in an error response."""

@@ -44,7 +44,7 @@ from agentnb.providers.forms import (
     after,
 )
 from agentnb.providers.openai import OpenAIProvider
-from agentnb.providers.servers import Server
+from agentnb.providers.servers import Server, server_of
 from tests.loopback import LoopbackServer, Reply
 from tests.loopback.messages import signature_of
 
@@ -642,3 +642,26 @@ async def test_thinking_without_a_signature_is_not_sent_beside_signed_thinking(
         (request,) = server.requests
         assert "Hm." in json.dumps(request.body)
         assert "half a tho" not in json.dumps(request.body)
+
+
+@pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details"])
+async def test_thinking_that_a_gateway_passes_on_and_that_is_refused_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    """A gateway repeats the words of the server behind it, which do not name its own field."""
+    words = "messages.1.content.0: Invalid `signature` in `thinking` block"
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_refused = "Say hello" in str(body) and "Hm." in str(body)
+        return Reply(status=400, message=words) if is_refused else Reply(text="Yes.")
+
+    with serving(monkeypatch, script) as server:
+        home = server_of("openai", f"{server.url}/v1/", is_vendors=False).home
+        kept = OpaqueBlock(home, {field: [{"type": "thinking", "thinking": "Hm."}]})
+        said = Message(Role.ASSISTANT, (kept, TextBlock("Hello.")))
+        request = replace(HELLO, messages=(*HELLO.messages, said, user_message("And?")))
+        another = replace(request, messages=(user_message("Else"), *request.messages[1:]))
+        assert (await told("chat", request)).note.startswith("The server refused earlier thinking")
+        assert [(await told("chat", each)).note for each in (request, another)] == ["", ""]
+
+        assert ["Hm." in str(each.body) for each in server.requests] == [True, False, False, True]
