@@ -112,7 +112,7 @@ def checked(
         if has_company and model not in server.ends_without:
             server.cut_beside += 1
             server.whole_alone = 0
-            raise BadReply("an end without a reason when another call came beside it")
+            raise BadReply("an end without a reason")
         if model in server.ends_with_reason or not has_answer:
             raise BadReply("an end without a reason")
         server.ends_without.add(model)
