@@ -174,6 +174,8 @@ class Run(RunRecord, Generic[R]):
     def _tree_result(self) -> OrchestratorResult:
         """The result of the tree of an ended run, or what it raised."""
         self._give_record()
+        if self._publisher is not None:
+            self._publisher.show_end()
         try:
             return self._future.result()
         except concurrent.futures.CancelledError:  # the runtime was closed during the run

@@ -693,6 +693,40 @@ def test_lost_kernel_is_shown_and_gets_no_more_messages(open_tree: Open) -> None
     assert len(tree.page.evaluate("page.model.sent")) == asked
 
 
+def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=3&alone")
+    text = tree.item("root").inner_text()
+    notice = tree.page.locator(".agentnb-notice")
+    view = tree.page.locator(".agentnb-tree-view")
+    expect(view).not_to_have_class(re.compile("agentnb-is-live"))
+
+    expect(notice).to_contain_text("No kernel answers", timeout=20_000)
+
+    expect(notice).to_contain_text(re.compile(r"not live: as of \d\d:\d\d"))
+    tree.item("1").click()
+    expect(tree.details).to_contain_text("an agent's text is not saved in the page")
+    for name in ("Cancel agent", "Pause agent", "Send"):
+        expect(tree.page.get_by_role("button", name=name)).to_have_count(0)
+    assert tree.item("root").inner_text() == text, "no clock goes on"
+
+    tree.tell({"type": "notices", "lines": []})
+    expect(notice).to_be_empty()
+    expect(view).to_have_class(re.compile("agentnb-is-live"))
+    assert tree.sent("details"), "now its text is asked for"
+
+
+def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open) -> None:
+    tree = open_tree("agents=3&alone&done")
+
+    expect(tree.page.locator(".agentnb-notice")).to_contain_text(
+        "No kernel answers: this is the run as the page was saved.", timeout=20_000
+    )
+    expect(tree.page.get_by_role("button", name="Play")).to_have_count(0)
+    expect(tree.page.get_by_text("not live")).to_have_count(0)
+
+
 def test_closed_view_leaves_nothing_behind(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     before = tree.page.evaluate("page.model.listening()")

@@ -32,7 +32,8 @@ function view(id = "v") {
     ...{ id, heard },
     frame: (change) => heard.push(change.outcome),
     message: (message) => heard.push(message.type),
-    closed: (wasDone) => heard.push({ wasDone }),
+    alive: () => heard.push("alive"),
+    closed: (how) => heard.push(how),
   };
 }
 
@@ -110,7 +111,8 @@ test("a message for one view reaches no other", () => {
   model.tell({ type: "details", view: "one" });
   model.tell({ type: "notice", text: "for all" });
 
-  assert.deepEqual([one.heard, other.heard], [["details", "notice"], ["notice"]]);
+  assert.deepEqual(one.heard, ["alive", "details", "notice"]);
+  assert.deepEqual(other.heard, ["alive", "notice"]);
 });
 
 test("a newer snapshot is applied as a frame, an older one is not", () => {
@@ -131,9 +133,66 @@ test("a lost kernel is reported once and gets no more messages", () => {
   connection.send({ type: "cancel", agent: "1" });
   clock.pass(60_000);
 
-  assert.deepEqual(one.heard, [{ wasDone: false }]);
+  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
   assert.deepEqual(types(model), ["hello"]);
   assert.equal(connection.store.time(1e9), connection.store.time(2e9));
+});
+
+test("a page whose kernel does not answer says so after five seconds, and its clock stands", () => {
+  const { model, clock, connection } = linked();
+  const one = view();
+  connection.join(one);
+  assert.equal(connection.isAlive, false);
+
+  clock.pass(4_999);
+  assert.deepEqual(one.heard, []);
+  assert.equal(connection.isClosed, false);
+  clock.pass(1);
+
+  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
+  assert.equal(connection.isClosed, true);
+  assert.equal(connection.store.time(clock.now()), 1);
+  assert.ok(types(model).includes("hello"));
+});
+
+for (const [what, spoken] of [
+  ["an answer", (model) => model.tell(frame(1, null))],
+  ["a frame", (model) => model.tell(frame(2))],
+  ["a newer state", (model) => model.update({ snapshot: frame(3, null) })],
+]) {
+  test(`${what} is a sign of life, also one that comes late`, () => {
+    for (const afterMs of [100, 30_000]) {
+      const { model, clock, connection } = linked();
+      const one = view();
+      connection.join(one);
+      clock.pass(afterMs);
+
+      spoken(model);
+
+      assert.equal(connection.isAlive, true);
+      assert.equal(connection.isClosed, false);
+      assert.ok(one.heard.includes("alive"));
+      const at = connection.store.time(clock.now());
+      assert.ok(connection.store.time(clock.now() + 2_000) === at + 2);
+      clock.pass(60_000);
+      assert.equal(
+        one.heard.filter((word) => word.wasDone !== undefined).length,
+        +(afterMs > 5_000),
+      );
+    }
+  });
+}
+
+test("a kernel that had spoken and is gone is told from one that never was there", () => {
+  const { model, connection } = linked();
+  const one = view();
+  connection.join(one);
+  model.tell(frame(2, 1, { done: true }));
+
+  model.close();
+
+  assert.deepEqual(one.heard.at(-1), { wasDone: true, wasAlive: true });
+  assert.equal(connection.isAlive, false);
 });
 
 test("a message that cannot be sent closes the connection without an error", () => {
@@ -145,5 +204,5 @@ test("a message that cannot be sent closes the connection without an error", () 
 
   connection.join(one);
 
-  assert.deepEqual(one.heard, [{ wasDone: false }]);
+  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
 });

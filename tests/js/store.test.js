@@ -138,11 +138,48 @@ test("a full frame reports the agents that have ended since the last known state
 
 test("the run's time follows the page's clock and stops when the run has ended", () => {
   const store = new Store();
-  store.take(frame(1, [agent("root")], { base: null, at: 10 }), 5_000);
+  store.take(frame(1, [agent("root")], { base: null, at: 10 }), 4_000);
+  assert.equal(store.time(7_500), 10, "it stands until the kernel has spoken");
+  store.start(5_000);
   assert.equal(store.time(7_500), 12.5);
 
   store.take(frame(2, [], { at: 13, done: true }), 8_000);
   assert.equal(store.time(60_000), 13);
+});
+
+const CUT = { base: null, left_out: "2 more agents: 2 completed", made: 1_700_000_000 };
+
+test("a saved frame that was cut gives way to a whole one of the same number", () => {
+  const store = new Store();
+  store.take(frame(4, [agent("root")], CUT), 0);
+  assert.deepEqual([store.leftOut, store.made], [CUT.left_out, CUT.made]);
+
+  const whole = frame(4, [agent("root"), agent("1")], { base: null });
+  assert.equal(store.take(whole, 0).outcome, "full");
+  assert.deepEqual([store.rows.size, store.leftOut, store.made], [2, "", 0]);
+  assert.equal(store.take(whole, 0).outcome, "stale");
+});
+
+test("a cut frame takes nothing from a page that has all", () => {
+  const store = begun();
+  const { size } = store.rows;
+
+  assert.equal(store.take(frame(store.seq, [agent("root")], CUT), 0).outcome, "stale");
+  assert.equal(store.take(frame(store.seq + 1, [agent("root")], CUT), 0).outcome, "gap");
+  assert.equal(store.rows.size, size);
+  assert.equal(store.gap, true);
+});
+
+test("a frame of the same number corrects the clock", () => {
+  const store = new Store();
+  store.start(0);
+  store.take(frame(1, [agent("root")], { base: null, at: 10 }), 0);
+
+  assert.equal(
+    store.take(frame(1, [agent("root")], { base: null, at: 60 }), 1_000).outcome,
+    "stale",
+  );
+  assert.equal(store.time(2_000), 61);
 });
 
 test("the end of a run is reported once, and not if the run had ended before the first frame", () => {

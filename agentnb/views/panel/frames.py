@@ -175,6 +175,15 @@ class FramePublisher:
         with self.lock:
             self._views = [other for other in self._views if other is not view]
 
+    def show_end(self) -> None:
+        """Show the end of a run that has ended. When this returns, all views have it.
+
+        A front end that saves what widgets show hears of a cell's widgets until the cell is idle.
+        """
+        with self.lock:  # the thread may be showing it: wait for that
+            if self.bus.closed and self._views and not self.done:
+                self._tick_or_stop()
+
     def tell(self, line: str) -> None:
         """Show the user a line that is not from events, such as a failed command.
 

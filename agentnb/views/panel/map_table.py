@@ -13,10 +13,18 @@ from typing import Any, ClassVar, cast
 
 from agentnb.core.text import visible
 from agentnb.core.types import AgentStatus
+from agentnb.views.figures.words import counted
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
-from agentnb.views.panel.tree_view import TreeView
-from agentnb.views.panel.wire import AgentRow, Frame, FrameMessage, MapFrameMessage, MapRow
+from agentnb.views.panel.tree_view import MOST_SAVED, TreeView, left_out
+from agentnb.views.panel.wire import (
+    AgentRow,
+    Frame,
+    FrameMessage,
+    MapFrameMessage,
+    MapRow,
+    SavedFrame,
+)
 
 _ANSWER_LENGTH = 160
 _LABEL_LENGTH = 120
@@ -79,6 +87,22 @@ class MapTable(TreeView):
             "labels": [visible(label, _LABEL_LENGTH) for label in shape.labels],
         }
         return whole
+
+    def _cut(self, frame: SavedFrame) -> SavedFrame:
+        """The first rows of a frame."""
+        judges, rows = self._shape.judges, self._shape.rows
+        agents, rest = list[AgentRow](), list[AgentRow]()
+        for row in frame["agents"]:
+            number = row["path"].partition(".")[0]
+            is_kept = not number.isdecimal() or int(number) <= MOST_SAVED * judges
+            (agents if is_kept else rest).append(row)
+        if rows <= MOST_SAVED:
+            return frame
+        what = counted(rows - MOST_SAVED, "more row")
+        more = left_out(what if judges == 1 else f"{what}, by judge", rest)
+        labels = cast(MapFrameMessage, frame).get("labels", [])[:MOST_SAVED]
+        shape = {"rows": MOST_SAVED, "labels": labels}
+        return cast(SavedFrame, {**frame, **shape, "agents": agents, "left_out": more})
 
     def _row(self, path: str, row: AgentRow) -> AgentRow:
         sent = cast(MapRow, {**row, "path": path})

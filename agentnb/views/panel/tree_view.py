@@ -8,8 +8,9 @@ agent's text is sent only to views that show it.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import anywidget
 import traitlets
@@ -17,6 +18,7 @@ import traitlets
 from agentnb.core.money import TOKENS
 from agentnb.core.questions import BUDGET
 from agentnb.core.types import AgentStatus
+from agentnb.views.figures.words import counted
 from agentnb.views.panel.asked import question_row, value_of
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import Commands, Made
@@ -36,11 +38,17 @@ from agentnb.views.panel.wire import (
     FrameMessage,
     PageMessage,
     QuestionRow,
+    SavedFrame,
+    Summary,
     checked_command,
 )
 
 MOST_VIEWS = 64
 """Most views of one `TreeView`, on all pages together."""
+MOST_SAVED = 1_000
+"""Most agents, or rows of a map, in the frame that a notebook is saved with."""
+SAVE_EVERY_S = 30.0
+"""How often that frame is renewed while a run is running."""
 
 
 class TreeView(RunWidget, anywidget.AnyWidget):
@@ -60,9 +68,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
-    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._full_frame())
-    """A full frame, made when a front end requests the state: a reloaded page needs nothing
-    else. It has no value in Python."""
+    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._saved_frame())
+    """A full frame of at most `MOST_SAVED` agents, made when a front end requests the state. It is
+    all that a notebook saves of the view, since frames are messages; see `_save`. It has no value
+    in Python."""
     controls = traitlets.Bool(True).tag(sync=True)
     """Whether it can steer the run."""
     notify = traitlets.Bool(False).tag(sync=True)
@@ -75,6 +84,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
+        self._saved: tuple[AgentStatus, bool] | None = None
+        self._saved_at_s = 0.0
+        """When the snapshot was sent last, by the clock of `time.monotonic`."""
         self._notices: Sequence[str] = ()
         self._questions: dict[str, QuestionRow] = {}
         """The open questions, by id."""
@@ -110,6 +122,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             self._seq, self._status = frame.seq, status
             if base is not None:  # the first frame is in the snapshot
                 self._say(self._frame(frame, base=base, with_questions=is_new))
+        self._save(frame.summary, is_first=base is None)
         if frame.summary.notices is not self._notices:
             self._announce(frame.summary.notices, is_first=base is None)
         self.read_on()
@@ -150,11 +163,36 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def _say(self, message: PageMessage) -> None:
         self.send(message)
 
+    def _save(self, summary: Summary, *, is_first: bool) -> None:
+        """Send the snapshot again where its run has changed enough: a page may be saved any time.
+
+        At once when the run has ended or is held, otherwise from time to time.
+        """
+        state = (summary.status, summary.done or summary.is_paused)
+        now_s = time.monotonic()
+        if state == self._saved and (summary.done or now_s < self._saved_at_s + SAVE_EVERY_S):
+            return
+        self._saved, self._saved_at_s = state, now_s
+        if not is_first:  # the first one is sent with the widget
+            self.send_state("snapshot")
+
     def _full_frame(self) -> FrameMessage:
         with self.publisher.lock:
             frame = self._frame(self.publisher.whole(), base=None, with_questions=True)
             # The number of the last sent frame: frames without rows are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
+
+    def _saved_frame(self) -> SavedFrame:
+        """The full frame, with its time, and cut for a page that may have no kernel."""
+        frame = cast(SavedFrame, {**self._full_frame(), "made": round(time.time())})
+        return self._cut(frame) if len(frame["agents"]) > MOST_SAVED else frame
+
+    def _cut(self, frame: SavedFrame) -> SavedFrame:
+        """The first agents of a frame; parents come before their children."""
+        rest = frame["agents"][MOST_SAVED:]
+        more = left_out(counted(len(rest), "more agent"), rest)
+        kept = frame["agents"][:MOST_SAVED]
+        return cast(SavedFrame, {**frame, "agents": kept, "left_out": more})
 
     def _frame(self, frame: Frame, *, base: int | None, with_questions: bool) -> FrameMessage:
         rows = [self._row(path, row) for path, row in frame.rows.items()]
@@ -291,6 +329,13 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._details[view] = details
         self.publisher.bus.notify()  # send the agent's next text at once
         self._say({**details.whole(fold, cost_of), "view": view})
+
+
+def left_out(what: str, agents: Sequence[AgentRow]) -> str:
+    """What a saved page does not hold: `200 more agents: 190 completed, 10 failed`."""
+    by_status = Counter(row.get("status", AgentStatus.PENDING) for row in agents)
+    counts = [f"{by_status[s]:,} {s}" for s in AgentStatus if by_status[s]]
+    return f"{what}: {', '.join(counts)}" if counts else what
 
 
 def _no_cost(path: str) -> str:

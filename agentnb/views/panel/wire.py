@@ -194,6 +194,15 @@ class FrameMessage(TypedDict):
     """When a person paused and resumed, was asked and answered: in seconds since the run began."""
 
 
+class SavedFrame(FrameMessage, total=False):
+    """A full frame that a notebook is saved with."""
+
+    made: int
+    """When, in seconds since the epoch."""
+    left_out: str
+    """What it does not hold, in words; left out if it is whole."""
+
+
 class MapRow(AgentRow, total=False):
     """An agent's row in the table of a map: without task and model, which its details have.
 

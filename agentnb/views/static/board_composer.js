@@ -72,8 +72,8 @@ export class Composer {
   }
 
   /** Disables the field: the kernel is gone. */
-  turnOff() {
-    this.#isOff = true;
+  turnOff(isOff = true) {
+    this.#isOff = isOff;
     this.#update();
   }
 

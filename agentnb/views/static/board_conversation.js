@@ -163,10 +163,10 @@ export class ConversationPane {
   }
 
   /** Disables the controls: the kernel is gone. */
-  turnOff() {
-    this.#composer.turnOff();
-    this.#aloud.disabled = this.#older.disabled = true;
-    this.#live.stop();
+  turnOff(isOff = true) {
+    this.#composer.turnOff(isOff);
+    this.#aloud.disabled = this.#older.disabled = isOff;
+    if (isOff) this.#live.stop();
   }
 
   #takeLines({ lines, order }) {

@@ -122,9 +122,9 @@ export class TaskPane {
   }
 
   /** Disables the controls: the kernel is gone. */
-  turnOff() {
-    this.#isOff = true;
-    this.#composer.turnOff();
+  turnOff(isOff = true) {
+    this.#isOff = isOff;
+    this.#composer.turnOff(isOff);
     this.#update();
   }
 

@@ -71,15 +71,30 @@ export class BoardView {
     else if (message.type === "notice") this.#say(message.line);
   }
 
-  closed() {
+  /** The kernel has spoken: the page may hide what repeats the board (`boards.css`). */
+  alive() {
+    const stoodStill = this.element.dataset.closed === "true";
+    this.#turn({ isOff: false });
+    if (!stoodStill) return;
+    this.#notice.replaceChildren();
+    if (this.#list.chosen) this.#choose(this.#list.chosen);
+  }
+
+  closed({ wasAlive }) {
     this.#openTask.stop();
     this.#readThread.stop();
-    this.#conversation.turnOff();
-    this.#task?.turnOff();
-    this.element.dataset.closed = "true";
-    this.#notice.replaceChildren(
-      make("span", "", {}, "The kernel is gone: this is the board's last known state."),
-    );
+    this.#turn({ isOff: true });
+    const why = wasAlive
+      ? "The kernel is gone: this is the board's last known state."
+      : "No kernel answers: this is the board as the page was saved.";
+    this.#notice.replaceChildren(make("span", "", {}, why));
+  }
+
+  #turn({ isOff }) {
+    this.#conversation.turnOff(isOff);
+    this.#task?.turnOff(isOff);
+    this.element.dataset.closed = String(isOff);
+    this.element.classList.toggle("agentnb-is-live", !isOff);
   }
 
   close() {

@@ -3,6 +3,8 @@
 
 const RESEND_MS = 2_000;
 const SYNC_MS = 5_000;
+// A saved page has no kernel, and nothing says so: the first message gets no answer.
+const ANSWER_MS = 5_000;
 
 export class Connection {
   #model;
@@ -11,7 +13,10 @@ export class Connection {
   #views = new Set();
   #resendTimer = null;
   #syncTimer = null;
+  #answerTimer = null;
   #open = true;
+  #hasAnswered = false;
+  #isUnanswered = false;
 
   /** `clock` has `now()` in ms, `setTimeout` and `clearTimeout`. */
   constructor(model, store, clock) {
@@ -19,14 +24,22 @@ export class Connection {
     this.#store = store;
     this.#clock = clock;
     this.take(model.get("snapshot"));
-    model.on("change:snapshot", () => this.take(model.get("snapshot")));
+    model.on("change:snapshot", () => {
+      this.#answered();
+      this.take(model.get("snapshot"));
+    });
     model.on("msg:custom", (message) => this.hear(message));
     model.on("comm:close", () => this.close());
   }
 
-  /** Whether the kernel is gone. */
+  /** Whether the kernel has spoken to this page, and is not gone. */
+  get isAlive() {
+    return this.#open && this.#hasAnswered;
+  }
+
+  /** Whether no kernel is there: it is gone, or did not answer. */
   get isClosed() {
-    return !this.#open;
+    return !this.#open || this.#isUnanswered;
   }
 
   get store() {
@@ -38,11 +51,15 @@ export class Connection {
     return this.#views.values().next().value === view;
   }
 
-  /** A view has `id`, `frame(change)`, `message(message)` and `closed()`. */
+  /**
+   * A view has `id`, `frame(change)`, `message(message)`, `alive()`, and `closed(how)`, where `how` has
+   * whether all `wasDone` and whether a kernel `wasAlive`.
+   */
   join(view) {
     this.#views.add(view);
     this.send({ type: "hello", view: view.id });
     this.#watchSilence();
+    if (!this.#hasAnswered) this.#waitForAnswer();
   }
 
   leave(view) {
@@ -62,6 +79,7 @@ export class Connection {
   }
 
   hear(message) {
+    this.#answered();
     if (message?.type === "frame") this.take(message);
     else if (message?.type) this.#passOn(message);
   }
@@ -81,9 +99,27 @@ export class Connection {
     if (!this.#open) return;
     this.#open = false;
     this.#clearTimers();
-    const wasDone = this.#store.done;
+    const how = { wasDone: this.#store.done, wasAlive: this.#hasAnswered };
     this.#store.stop(this.#clock.now());
-    for (const view of this.#views) view.closed(wasDone);
+    for (const view of this.#views) view.closed(how);
+  }
+
+  #answered() {
+    this.#clock.clearTimeout(this.#answerTimer);
+    if (this.#hasAnswered || !this.#open) return;
+    this.#hasAnswered = true;
+    this.#isUnanswered = false;
+    this.#store.start?.(this.#clock.now());
+    for (const view of this.#views) view.alive();
+  }
+
+  #waitForAnswer() {
+    this.#clock.clearTimeout(this.#answerTimer);
+    this.#answerTimer = this.#clock.setTimeout(() => {
+      this.#isUnanswered = true;
+      const how = { wasDone: this.#store.done, wasAlive: false };
+      for (const view of this.#views) view.closed(how);
+    }, ANSWER_MS);
   }
 
   #passOn(message) {
@@ -115,6 +151,7 @@ export class Connection {
   #clearTimers() {
     this.#clock.clearTimeout(this.#resendTimer);
     this.#clock.clearTimeout(this.#syncTimer);
-    this.#resendTimer = this.#syncTimer = null;
+    this.#clock.clearTimeout(this.#answerTimer);
+    this.#resendTimer = this.#syncTimer = this.#answerTimer = null;
   }
 }

@@ -25,6 +25,8 @@ export class Details {
   #textTitle = document.createTextNode("Text");
   #prompt = new Prompt();
   #tools = new ToolCalls();
+  #missingWords = document.createTextNode("");
+  #missing = make("p", "agentnb-missing", { hidden: "" }, this.#missingWords);
   #asked = null;
   #canSteer = false;
   #isPaused = false;
@@ -43,6 +45,7 @@ export class Details {
       this.#head(),
       this.#task.element,
       this.#factList(),
+      this.#missing,
       section(this.#textTitle, this.#text.element),
       this.calls.element,
       this.#prompt.element,
@@ -74,8 +77,15 @@ export class Details {
     this.#tools.set([]);
   }
 
+  /** Says why there is no text of the chosen agent. */
+  missing(words) {
+    setText(this.#missingWords, words);
+    this.#missing.hidden = false;
+  }
+
   /** Applies a `details` message for the chosen agent. */
   take({ add, tools, ...fields }) {
+    this.#missing.hidden = true;
     if (fields.reset) this.#data = { agent: fields.agent, text: "" };
     Object.assign(this.#data, fields);
     if (fields.reset) this.#tools.set(Array.isArray(tools) ? tools : []);

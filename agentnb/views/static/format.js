@@ -51,6 +51,14 @@ export function share(part, whole) {
 }
 
 /** `1 agent`, `2 agents`, `1,234 agents`. */
+/** `14:05`, and the day if it is not today's. */
+export function dayAndTime(at, now = new Date()) {
+  const two = (number) => String(number).padStart(2, "0");
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  if (at.toDateString() === now.toDateString()) return time;
+  return `${time}, ${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
+
 export function counted(count, what) {
   return `${wholeNumber(count)} ${what}${count === 1 ? "" : "s"}`;
 }

@@ -41,6 +41,12 @@ export class Store {
   marks = [];
   /** Whether a frame is missing, so that a full one is needed. */
   gap = false;
+  /** When a saved frame was made, in seconds since the epoch; 0 for another frame. */
+  made = 0;
+  /** What a saved frame does not hold, in words. */
+  leftOut = "";
+  /** Whether frames come: otherwise the clock stands still. */
+  isLive = false;
   #children = new Map();
   #at = 0;
   #heardAt = 0;
@@ -54,12 +60,19 @@ export class Store {
    * just ended.
    */
   take(frame, nowMs) {
-    if (!Number.isFinite(frame?.seq) || frame.seq <= this.seq) return change("stale");
+    if (!Number.isFinite(frame?.seq) || frame.seq < this.seq) return change("stale");
     const full = frame.base === null || frame.base === undefined;
-    if (!full && frame.base !== this.seq) {
+    const isCut = Boolean(frame.left_out);
+    const isWhole = this.seq >= 0 && !this.leftOut;
+    if (frame.seq === this.seq && (!full || isCut || isWhole)) {
+      if (full) this.#setClock(frame, nowMs); // nothing has changed but the time
+      return change("stale");
+    }
+    if ((!full && frame.base !== this.seq) || (isCut && isWhole)) {
       this.gap = true;
       return change("gap");
     }
+    if (full) [this.made, this.leftOut] = [frame.made ?? 0, frame.left_out ?? ""];
     const known = full ? this.#cleared() : this.rows;
     const result = change(full ? "full" : "changes");
     result.added = full;
@@ -74,14 +87,20 @@ export class Store {
     this.seq = frame.seq;
     this.done = done;
     this.status = frame.status ?? this.status;
-    this.#at = Number.isFinite(frame.at) ? frame.at : this.#at;
-    this.#heardAt = nowMs;
+    this.#setClock(frame, nowMs);
     return result;
   }
 
   /** Seconds since the run began; once it has ended, its duration. */
   time(nowMs) {
-    return this.done ? this.#at : this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
+    if (this.done || !this.isLive) return this.#at;
+    return this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
+  }
+
+  /** Starts the clock: frames will come. */
+  start(nowMs) {
+    this.isLive = true;
+    this.#heardAt = nowMs;
   }
 
   /** Stops the clock: no frame will report the run's end. */
@@ -104,6 +123,11 @@ export class Store {
       next = this.rows.get(next).parent;
     }
     return found;
+  }
+
+  #setClock(frame, nowMs) {
+    this.#at = Number.isFinite(frame.at) ? frame.at : this.#at;
+    this.#heardAt = nowMs;
   }
 
   #cleared() {

@@ -5,8 +5,8 @@
 import { Announcer } from "./announcer.js";
 import { Details } from "./details.js";
 import { DetailsRequest } from "./details_request.js";
-import { make, makeButton } from "./dom.js";
-import { counted } from "./format.js";
+import { make, makeButton, setText } from "./dom.js";
+import { counted, dayAndTime } from "./format.js";
 import { hearAnswer, hearEndKey, nameSliders } from "./labels.js";
 import { Notifier } from "./notifier.js";
 import { Questions } from "./questions.js";
@@ -16,6 +16,10 @@ import { ViewModel } from "./view_model.js";
 const TICK_MS = 1_000;
 // A closed page sends no message, so an open one reports regularly.
 const HERE_MS = 10_000;
+const GONE = "The kernel is gone: this is the run's last known state.";
+const SAVED = "No kernel answers: this is the run as the page was saved.";
+const NOT_SAVED =
+  "No kernel answers, and an agent's text is not saved in the page: the run's record has it.";
 
 export class View {
   id = makeId();
@@ -31,6 +35,8 @@ export class View {
   #notifier;
   #announcer = new Announcer();
   #notice = make("div", "agentnb-notice", { role: "status" });
+  #leftOutWords = document.createTextNode("");
+  #leftOut = make("div", "agentnb-left-out", { hidden: "" }, this.#leftOutWords);
   #dirty = new Set();
   #added = false;
   #rearrange = true;
@@ -44,6 +50,8 @@ export class View {
   #at = null;
   #panel = null;
   #isOver = false;
+  /** How the kernel went, or that none answered; `null` while there may be one. */
+  #how = null;
 
   /**
    * `makePicture(given)` makes the picture of the agents; `given` has the `viewModel`, the `store`,
@@ -86,11 +94,20 @@ export class View {
     else if (message.type === "failed") this.#hearFailure(message);
   }
 
-  closed(wasDone) {
+  /** The kernel has spoken: the page may hide what repeats the view (`cell.css`). */
+  alive() {
+    const stoodStill = this.#how !== null;
+    this.#standStill(null);
+    if (stoodStill) this.#choose();
+    this.#soon();
+  }
+
+  closed(how) {
     this.#scrubber.withdraw();
-    this.#request.stop();
     this.#goTo(null);
-    if (!wasDone) this.#standStill();
+    this.#request.stop();
+    this.#standStill(how);
+    if (!this.#heard) this.#ask();
     this.#soon();
   }
 
@@ -138,6 +155,7 @@ export class View {
       this.#picture.head,
       this.#notice,
       this.#picture.body,
+      this.#leftOut,
       ...(this.#picture.hasReplay ? [this.#scrubber.element] : []),
       this.#announcer.element,
       this.#questions.live,
@@ -173,6 +191,7 @@ export class View {
     const panel = this.element.closest(".agentnb-panel");
     if (!panel || this.#panel === panel) return;
     this.#panel = panel;
+    this.#markStill();
     const toEnd = (total) => this.#connection.send({ type: "budget", total });
     const { signal } = this.#over;
     signal.addEventListener("abort", nameSliders(panel));
@@ -206,6 +225,9 @@ export class View {
       this.#picture.ended();
     }
     this.#picture.count();
+    const { leftOut } = this.#connection.store;
+    this.#leftOut.hidden = !leftOut;
+    setText(this.#leftOutWords, leftOut && `Not in this page: ${leftOut}.`);
     this.#showQuestions();
     this.#showDetails();
     this.#offerReplay();
@@ -269,7 +291,7 @@ export class View {
 
   #offerReplay() {
     const { store } = this.#connection;
-    if (!store.done || this.#at !== null || this.#connection.isClosed) return;
+    if (!store.done || this.#at !== null || !this.#connection.isAlive) return;
     if (!this.#picture.hasReplay) return;
     const ofAgents = [...store.rows.values()].flatMap(({ begun, ended }) => [begun, ended]);
     const changes = [...ofAgents, ...store.marks];
@@ -285,7 +307,9 @@ export class View {
 
   #ask() {
     const agent = this.#picture.selected;
-    if (agent !== null) this.#request.want({ agent, call: this.#call, at: this.#at });
+    if (agent === null) return;
+    if (this.#connection.isClosed) this.#details.missing(NOT_SAVED);
+    else this.#request.want({ agent, call: this.#call, at: this.#at });
   }
 
   #goTo(at) {
@@ -332,21 +356,34 @@ export class View {
     else if (this.#connection.isFirst(this)) this.#announcer.announceLines(lines.map(String));
   }
 
-  // The kernel is gone: disables all controls of the panel.
-  #standStill() {
-    this.#notice.replaceChildren(
-      make("span", "", {}, "The kernel is gone: this is the run's last known state."),
-    );
-    const panel = this.element.closest(".agentnb-panel");
-    if (!panel) return;
-    for (const control of panel.querySelectorAll(
-      ".agentnb-cancel-run, .agentnb-pause-run, .agentnb-budget-number input, .agentnb-budget-question button",
-    )) {
-      control.disabled = true;
-    }
-    for (const handle of panel.querySelectorAll(".noUi-target"))
-      handle.setAttribute("disabled", "");
-    panel.querySelector(".agentnb-run-status")?.replaceChildren("kernel gone");
+  // Without a kernel nothing can be steered. `how` is `null` while there is one.
+  #standStill(how) {
+    this.#how = how;
+    if (how === null) this.#notice.replaceChildren();
+    else if (how.wasAlive && !how.wasDone) this.#tell(GONE);
+    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : `${SAVED} ${this.#asOf(how)}`);
+    this.#markStill();
+  }
+
+  #markStill() {
+    const how = this.#how;
+    this.element.classList.toggle("agentnb-is-live", this.#connection.isAlive);
+    if (!this.#panel) return;
+    this.#panel.classList.toggle("agentnb-stands-still", how !== null);
+    const status = this.#panel.querySelector(".agentnb-run-status");
+    status?.querySelector(".agentnb-as-of")?.remove();
+    if (how === null || how.wasDone) return;
+    status?.append(make("span", "agentnb-as-of", {}, ` (${this.#asOf(how)})`));
+  }
+
+  #asOf({ wasAlive }) {
+    const { made } = this.#connection.store;
+    const at = wasAlive || !made ? new Date() : new Date(made * 1000);
+    return `not live: as of ${dayAndTime(at)}`;
+  }
+
+  #tell(words) {
+    this.#notice.replaceChildren(make("span", "", {}, words));
   }
 
   #say(text) {

@@ -20,6 +20,7 @@ const lines = new Map();
 
 const answerTo = (message) => {
   const { type, view } = message;
+  if (type === "hello") model.tell(full(seq));
   if (type === "read" && message.thread !== null) tellConversation(message);
   if (type === "open" && message.id !== null) {
     const row = rows.find(({ id }) => id === message.id);

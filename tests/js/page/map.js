@@ -60,6 +60,7 @@ let looks = 0;
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 
 model.answer = (message) => {
+  if (message.type === "hello") setTimeout(() => model.tell(snapshot));
   if (message.type !== "details") return;
   looks += 1;
   const one = agents.find(({ path }) => path === message.agent);

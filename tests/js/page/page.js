@@ -1,5 +1,5 @@
-// Shows a made-up run. The address may have `agents` (their number), `dark`, `done`, `early` (before
-// its first frame), `live` (frames come by themselves), `loaded` (no controls). `window.page` drives
+// Shows a made-up run. The address may have `agents` (their number), `alone` (no kernel), `dark`, `done`,
+// `early` (before its first frame), `live` (frames come by themselves), `loaded` (no controls). `window.page` drives
 // it.
 
 import widget from "/agentnb/views/static/panel.js";
@@ -18,7 +18,10 @@ const { initialize, render } = widget();
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 
 model.answer = (message) => {
-  if (message.type !== "details" || !rows.some(({ path }) => path === message.agent)) return;
+  if (message.type === "hello" && !asked.has("alone") && !asked.has("early"))
+    setTimeout(() => model.tell({ ...frame, base: null, agents: rows }));
+  if (message.type !== "details" || asked.has("alone")) return;
+  if (!rows.some(({ path }) => path === message.agent)) return;
   looks += 1;
   const look = madeUpDetails(message, { agents: rows }, looks);
   setTimeout(() => {

@@ -1,0 +1,160 @@
+"""What a notebook saves of a live view: its last frame, as the front end last heard it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentnb.core.events import RunPaused
+from agentnb.views.panel import tree_view
+from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.map_fold import MapShape
+from agentnb.views.panel.map_table import MapTable
+from agentnb.views.panel.tree_view import SAVE_EVERY_S, TreeView
+from tests.views.panel.manual_run import ManualRun
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def time(self) -> float:
+        return 1_700_000_000.4
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(tree_view, "time", clock)
+    return clock
+
+
+class Saved(TreeView):
+    """A tree view whose front end keeps its state, and whose frames a test makes."""
+
+    def __init__(self, run: ManualRun) -> None:
+        self.kept: list[dict[str, Any]] = []
+        super().__init__(FramePublisher(run.bus))
+        self._now = self.publisher._tick
+
+    def send_state(self, key: Any = None) -> None:
+        if key == "snapshot":
+            self.kept.append(self.get_state("snapshot")["snapshot"])
+        else:
+            super().send_state(key)
+
+    def tick(self) -> list[dict[str, Any]]:
+        """Show what is new; what was sent to be saved meanwhile."""
+        before = len(self.kept)
+        with self.publisher.lock:
+            self._now()
+        return self.kept[before:]
+
+
+@pytest.fixture
+def run() -> ManualRun:
+    return ManualRun().began().called("root", "Hello").spawned("1", "a part")
+
+
+@pytest.fixture
+def saved(run: ManualRun, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(FramePublisher, "_go", lambda _: None)  # frames come by `tick` only
+    view = Saved(run)
+    yield view
+    view.close()
+
+
+def test_last_frame_is_saved_when_the_run_has_ended(run: ManualRun, saved: Saved) -> None:
+    run.spawned("2").completed("1").completed("2").completed("root").ended()
+
+    (kept,) = saved.tick()
+
+    assert (kept["base"], kept["done"], kept["status"]) == (None, True, "completed")
+    assert [row["path"] for row in kept["agents"]] == ["root", "1", "2"]
+    assert {row["status"] for row in kept["agents"]} == {"completed"}
+    assert kept["made"] == 1_700_000_000
+    assert saved.tick() == []
+
+
+def test_pause_is_saved_at_once(run: ManualRun, saved: Saved) -> None:
+    run.tell(RunPaused(by="panel"))
+
+    (kept,) = saved.tick()
+
+    assert kept["done"] is False
+    assert {row["paused"] for row in kept["agents"]} == {"above"}
+
+
+def test_running_run_is_saved_from_time_to_time(run: ManualRun, saved: Saved, clock: Clock) -> None:
+    for number in range(2, 6):
+        run.spawned(str(number))
+        assert saved.tick() == []
+
+    clock.now_s += SAVE_EVERY_S
+    run.spawned("6")
+    (kept,) = saved.tick()
+    assert len(kept["agents"]) == 7
+    run.spawned("7")
+    assert saved.tick() == []
+
+
+def test_end_is_shown_before_the_wait_for_the_run_is_over(run: ManualRun, saved: Saved) -> None:
+    saved.publisher.show_end()
+    assert saved.kept == [], "it has not ended"
+
+    run.completed("root").ended()
+    saved.publisher.show_end()
+
+    (kept,) = saved.kept
+    assert kept["done"] is True
+
+
+def test_saved_tree_has_a_thousand_agents_and_counts_the_others(run: ManualRun) -> None:
+    for number in range(2, 1_200):
+        run.spawned(str(number))
+    run.completed("1").completed("1100").ended()
+    view = TreeView(FramePublisher(run.bus))
+
+    frame = view.get_state("snapshot")["snapshot"]
+
+    assert len(frame["agents"]) == 1_000
+    assert frame["agents"][0]["path"] == "root"
+    assert frame["left_out"] == "200 more agents: 199 pending, 1 completed"
+    assert len(view._full_frame()["agents"]) == 1_200, "a kernel answers with all"
+    view.close()
+
+
+@pytest.mark.parametrize(("rows", "judges"), [(1_200, 1), (1_100, 3)])
+def test_saved_map_has_a_thousand_rows(rows: int, judges: int) -> None:
+    run = ManualRun().began()
+    for number in range(1, rows * judges + 1):
+        run.spawned(str(number)).completed(str(number))
+    run.spawned(f"{rows * judges}.1").ended()
+    labels = [f"row {number}" for number in range(rows)]
+    view = MapTable(FramePublisher(run.bus), MapShape(rows, judges, labels))
+
+    frame = view.get_state("snapshot")["snapshot"]
+
+    assert frame["rows"] == len(frame["labels"]) == 1_000
+    assert len(frame["agents"]) == 1 + 1_000 * judges
+    left = (rows - 1_000) * judges
+    assert frame["left_out"].startswith(f"{rows - 1_000} more rows")
+    assert f"{left} completed" in frame["left_out"]
+    view.close()
+
+
+def test_small_map_with_many_agents_is_saved_whole() -> None:
+    run = ManualRun().began()
+    for number in range(1, 1_201):
+        run.spawned(str(number))
+    view = MapTable(FramePublisher(run.bus), MapShape(400, 3))
+
+    frame = view.get_state("snapshot")["snapshot"]
+
+    assert len(frame["agents"]) == 1_201
+    assert "left_out" not in frame
+    view.close()
