@@ -270,6 +270,30 @@ def test_five_hundred_threads_are_few_elements_and_stay_where_they_are(
     expect(board.rows.filter(has_text="new")).to_be_visible()
 
 
+def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenBoard) -> None:
+    board = open_board("kind=threads&rows=5&alone")
+    board.page.evaluate(
+        """() => {
+          const view = document.getElementById("view");
+          view.className = "jp-OutputArea-child";
+          const output = document.createElement("div");
+          output.className = "jp-OutputArea-child";
+          output.innerHTML = '<div class="agentnb-repeats-board">the truth</div>';
+          view.after(output);
+        }"""
+    )
+    table = board.page.locator(".agentnb-repeats-board")
+    notice = board.page.locator(".agentnb-notice")
+    assert table.is_visible(), "while it waits for an answer"
+    expect(notice).to_contain_text("No kernel answers", timeout=20_000)
+    assert table.is_visible()
+    expect(board.page.get_by_role("textbox").last).to_be_disabled()
+
+    board.page.evaluate("page.model.tell({ type: 'notice', line: 'late' })")
+    expect(table).to_be_hidden()
+    expect(board.page.get_by_role("textbox").last).to_be_enabled()
+
+
 def test_closed_kernel_is_said_once_and_nothing_can_be_written(open_board: OpenBoard) -> None:
     for kind, names in {"threads": ["Send"], "tasks": ["Complete", "Add note"]}.items():
         board = open_board(f"kind={kind}&rows=5")

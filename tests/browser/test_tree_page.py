@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from agentnb.views.panel.controls import bar_markup
+from agentnb.views.panel.module import STATIC
 from tests.browser.axe import findings
 from tests.browser.tree_page import Open, new_agent
 
@@ -711,20 +712,56 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
         expect(tree.page.get_by_role("button", name=name)).to_have_count(0)
     assert tree.item("root").inner_text() == text, "no clock goes on"
 
+    before = len(tree.sent("details"))
     tree.tell({"type": "notices", "lines": []})
     expect(notice).to_be_empty()
     expect(view).to_have_class(re.compile("agentnb-is-live"))
-    assert tree.sent("details"), "now its text is asked for"
+    assert len(tree.sent("details")) == before + 1, "now its text is asked for"
 
 
 def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open) -> None:
     tree = open_tree("agents=3&alone&done")
+    play = tree.page.get_by_role("button", name="Play")
+    expect(tree.item("root")).to_be_visible()
+    assert play.count() == 0, "not while it waits for an answer, either"
 
     expect(tree.page.locator(".agentnb-notice")).to_contain_text(
         "No kernel answers: this is the run as the page was saved.", timeout=20_000
     )
-    expect(tree.page.get_by_role("button", name="Play")).to_have_count(0)
+    expect(play).to_have_count(0)
     expect(tree.page.get_by_text("not live")).to_have_count(0)
+
+    tree.tell({"type": "notices", "lines": []})
+    expect(play).to_be_visible()
+
+
+IN_A_CELL = """() => {
+  const outputs = ["agentnb-repeats-live-view", "agentnb-repeats-board"].map((name) => {
+    const output = document.createElement("div");
+    output.className = "jp-OutputArea-child";
+    output.innerHTML = `<div class="${name}">the truth</div>`;
+    return output;
+  });
+  const view = document.getElementById("view");
+  view.className = "jp-OutputArea-child";
+  view.after(...outputs);
+}"""
+"""Puts the view before outputs that repeat one, as JupyterLab and nbconvert do."""
+
+
+def test_outline_is_hidden_only_while_a_kernel_answers_the_view(open_tree: Open) -> None:
+    tree = open_tree("agents=3&alone")
+    tree.page.evaluate(IN_A_CELL)
+    tree.page.add_style_tag(path=STATIC / "cell.css")
+    outline = tree.page.locator(".agentnb-repeats-live-view")
+    expect(tree.item("root")).to_be_visible()
+    assert outline.is_visible(), "while it waits for an answer"
+
+    tree.tell({"type": "notices", "lines": []})
+    expect(outline).to_be_hidden()
+
+    tree.page.evaluate("page.model.close()")
+    expect(outline).to_be_visible()
 
 
 def test_closed_view_leaves_nothing_behind(open_tree: Open) -> None:

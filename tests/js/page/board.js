@@ -1,5 +1,5 @@
-// Shows a made-up board. The address may have `kind` (`tasks` or `threads`), `rows` (their number) and
-// `dark`. `window.page` drives it and plays the kernel.
+// Shows a made-up board. The address may have `kind` (`tasks` or `threads`), `rows` (their number), `alone`
+// (no kernel) and `dark`. `window.page` drives it and plays the kernel.
 
 import widget from "/agentnb/views/static/board_panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -19,6 +19,7 @@ document.body.dataset.jpThemeLight = String(!asked.has("dark"));
 const lines = new Map();
 
 const answerTo = (message) => {
+  if (asked.has("alone")) return;
   const { type, view } = message;
   if (type === "hello") model.tell(full(seq));
   if (type === "read" && message.thread !== null) tellConversation(message);
