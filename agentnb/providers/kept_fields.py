@@ -4,7 +4,8 @@ Servers add fields of their own and want them back, as OpenRouter its `reasoning
 its `thinking_blocks` and Gemini's bridge its `extra_content`. In a stream they come in pieces:
 texts are joined, objects merged, lists appended to. An entry of a list continues the one before it
 if both have the same `index` and `type`; without an `index`, if nothing says that it is another.
-Any other value replaces the one before it.
+Any other value replaces the one before it. So does a text that comes whole with each piece, under a
+name that is none of a text in pieces.
 
 They are optional: a field that passes a limit is dropped, and the reply goes on.
 """
@@ -27,6 +28,10 @@ _WHOLE = frozenset({"format", "id", "index", "name", "type"})
 """Fields that are repeated with each piece of an object, and never come in pieces."""
 _LAST = ("signature",)
 """Fields that end an entry: what follows is another."""
+_GROWS = frozenset(
+    ("arguments", "content", "data", "reasoning", "signature", "summary", "text", "thinking")
+)
+"""Fields that come in pieces, of which two may be alike."""
 _SEALED = re.compile("encrypted|redacted")
 """Types of entries that come in pieces only under an index: joined for nothing they are lost."""
 
@@ -78,8 +83,7 @@ class KeptFields:
             return old if new is None else new
         kind = type(old)
         if kind is _Text and type(new) is str:
-            self._room -= len(new)
-            old.pieces.append(new)
+            self._room -= old.grow(new, may_repeat=name in _GROWS)
         elif kind is dict and type(new) is dict:
             self._merge(old, new)
         elif kind is list and type(new) is list:
@@ -126,10 +130,22 @@ class _Text:
     """A text in pieces: joined once, however many there are."""
 
     def __init__(self, piece: str) -> None:
-        self.pieces = [piece]
+        self._pieces = [piece]
+        self._repeats = 0
+        """How often the first piece came again, while nothing else came."""
+
+    def grow(self, piece: str, *, may_repeat: bool) -> int:
+        """Add a piece, and return how many characters that takes."""
+        if not may_repeat and self._repeats >= 0 and piece == self._pieces[0]:
+            self._repeats += 1
+            return 0
+        before = self._pieces[:1] * max(self._repeats, 0)
+        self._repeats = -1
+        self._pieces += [*before, piece]
+        return len(piece) + sum(map(len, before))
 
     def __str__(self) -> str:
-        return "".join(self.pieces)
+        return "".join(self._pieces)
 
 
 def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:

@@ -331,7 +331,7 @@ class ReplyReader:
     def _grow(self, delta: Mapping[str, Any]) -> Iterable[StreamEvent]:
         if len(delta) == 1:  # nearly all deltas
             ((name, text),) = delta.items()
-            if name == "content" and text:
+            if name == "content" and text and type(text) is str:
                 return (TextDelta(self._text.keep(text)),)
             if name in _THINKING_FIELDS and text:
                 self._thinking_field = self._thinking_field or name
@@ -346,8 +346,13 @@ class ReplyReader:
                 self._thinking_field = self._thinking_field or name
                 yield ThinkingDelta(self._thinking.keep(thinking))
                 break
-        if text := delta.get("content"):
-            yield TextDelta(self._text.keep(text))
+        content = delta.get("content")
+        if type(content) is list:
+            thinking, content = _texts_in(content)
+            if thinking:
+                yield ThinkingDelta(self._thinking.keep(thinking))
+        if content:
+            yield TextDelta(self._text.keep(content))
         if refusal := delta.get("refusal"):
             self._reason, self._has_refused = "refusal", True
             yield TextDelta(self._text.keep(refusal))
@@ -390,7 +395,8 @@ class ReplyReader:
         notes.append(left_out([*self._others.dropped, *self._calls.dropped]))
         blocks: list[Block] = []
         if thinking:
-            extra = {self._server.home: {self._thinking_field: None}}
+            field = self._thinking_field
+            extra = {self._server.home: {field: None}} if field else None
             blocks.append(ThinkingBlock(thinking, extra=extra))
         if fields := self._others.whole():
             blocks.append(OpaqueBlock(self._server.home, fields))
@@ -433,6 +439,12 @@ class ReplyReader:
         if is_final and not output:
             output = tokens_in(self._text.size + self._thinking.size + self._calls.size)
         return Usage(prompt - cached - written, output, written, cached)
+
+
+def _texts_in(parts: list[Any]) -> tuple[str, str]:
+    """The thinking and the text of a content in parts, as Mistral's reasoning models send it."""
+    thinking = [_texts_in(part["thinking"])[1] for part in parts if part["type"] == "thinking"]
+    return "".join(thinking), "".join(part["text"] for part in parts if part["type"] == "text")
 
 
 def _filters_in(results: object) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from itertools import islice
 
 from agentnb.core.types import (
@@ -137,7 +138,7 @@ class ThinkingFilter:
         if model in server.answers_at_once:
             return stopped
         text = stopped.message.text
-        if _has_end(text) and not self._split.knows_tags:
+        if _has_end(text, self._split.spoken_of):
             server.thinks_in_text.add(model)
             raise BadReply("thinking in the text, without its beginning")
         if text.strip() and stopped.reason not in _CUT and not any(map(text.count, _ENDS)):
@@ -200,7 +201,9 @@ class _Split:
         """Before the first word."""
         self._follows = False
         """Whether thinking has ended: blanks before the answer are left out."""
-        self._may_hold = request.model in server.thinks_in_text and not self.knows_tags
+        self._may_hold = request.model in server.thinks_in_text and not (
+            self.spoken_of.issuperset(_OPENED_BY_TEMPLATES)
+        )
         """Whether a reply that begins with no tag is taken for thinking."""
         self._is_held = False
         self._held: list[str] = []
@@ -211,10 +214,10 @@ class _Split:
         """Whether thinking has begun and not ended."""
         return bool(self._end)
 
-    @property
-    def knows_tags(self) -> bool:
-        """Whether a text of the request holds a tag."""
-        return any(_stands_in(self._request, tag) for tag in _BEGINS)
+    @cached_property
+    def spoken_of(self) -> frozenset[str]:
+        """The end tags that are text: the request holds them, or their beginnings."""
+        return frozenset(end for begin, end in _PAIRS.items() if _stands_in(self._request, begin))
 
     def is_within(self, text: str) -> bool:
         """Whether a piece is of thinking and holds no beginning of its end: nearly all are."""
@@ -291,7 +294,7 @@ class _Split:
         """Wait for the end tag of thinking that the template has opened; a typed answer's end."""
         is_there = self._request.output_schema is None and _END.search(self._left) is not None
         whole = "".join(self._held) if is_there else ""
-        if not is_there or (found := _first_end(whole)) is None:
+        if not is_there or (found := _first_end(whole, self.spoken_of)) is None:
             self._left = self._left[1 - _LONGEST_END :]
             return []
         at, end = found
@@ -302,7 +305,7 @@ class _Split:
 
     def _end_of_held(self, *, is_cut: bool) -> list[Piece]:
         whole = "".join(self._held)
-        found = _first_end(whole)
+        found = _first_end(whole, self.spoken_of)
         # A typed answer may hold the tag as text.
         is_typed = self._request.output_schema is not None
         if found is not None and not (is_typed and _is_json(whole, found[0])):
@@ -316,18 +319,18 @@ def _has_calls(message: Message) -> bool:
     return any(isinstance(block, ToolUseBlock) for block in message.content)
 
 
-def _has_end(text: str) -> bool:
+def _has_end(text: str, spoken_of: frozenset[str]) -> bool:
     """Whether a text holds the end of thinking that it does not begin; the first tag decides.
 
     Not in code, in JSON, or after an opening tag.
     """
-    if (found := _LONE_END.search(text)) is None:
-        return False
-    tag: str = found["line"] or found["tag"]
-    at = text.index(tag, found.start())
-    before = text[:at]
-    is_first = tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
-    return is_first and not _is_quoted(before)
+    for found in _LONE_END.finditer(text):
+        tag: str = found["line"] or found["tag"]
+        if tag not in spoken_of:
+            before = text[: text.index(tag, found.start())]
+            is_first = tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
+            return is_first and not (_is_quoted(before) or _is_indented(before))
+    return False
 
 
 def _is_quoted(before: str) -> bool:
@@ -336,10 +339,16 @@ def _is_quoted(before: str) -> bool:
     return is_code or before.lstrip().startswith(("{", "["))
 
 
-def _first_end(text: str) -> tuple[int, str] | None:
-    """The first end tag that is not quoted, and where it is."""
+def _is_indented(before: str) -> bool:
+    """Whether what follows stands alone on a line of indented code."""
+    line = before.rpartition("\n")[2].expandtabs(4)
+    return line.isspace() and len(line) >= 4
+
+
+def _first_end(text: str, spoken_of: frozenset[str]) -> tuple[int, str] | None:
+    """The first end tag that is not quoted or spoken of, and where it is."""
     for found in islice(_END.finditer(text), _MOST_QUOTED):
-        if not _is_quoted(text[: found.start()]):
+        if found[0] not in spoken_of and not _is_quoted(text[: found.start()]):
             return found.start(), found[0]
     return None
 

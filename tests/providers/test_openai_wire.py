@@ -440,6 +440,24 @@ def test_thinking_is_heard_by_whatever_name_and_goes_back_by_that_name(field: st
     assert said == {"role": "assistant", "content": "Hi", field: "Hm."}
 
 
+def test_content_in_parts_is_heard_as_thinking_and_text() -> None:
+    """As Mistral's reasoning models send it: lists while they think, then texts."""
+
+    def part(kind: str, held: Any) -> dict[str, Any]:
+        return {"type": kind, kind: held}
+
+    thinking = [part("thinking", [part("text", "H"), part("text", "m.")])]
+    both = [*thinking, part("text", "H"), part("reference", [1])]
+    events, reader = read(choice({"content": both}), choice({"content": "i"}), STOP)
+    end = reader.stopped()
+
+    assert events == [ThinkingDelta("Hm."), TextDelta("H"), TextDelta("i")]
+    assert end is not None
+    assert end.message.content == (ThinkingBlock("Hm."), TextBlock("Hi"))
+    again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
+    assert body_of(again)["messages"][-2] == {"role": "assistant", "content": "Hi"}
+
+
 def test_thinking_that_comes_under_both_names_is_heard_once() -> None:
     events, _ = read(choice({"reasoning_content": "Hm.", "reasoning": "Hm."}), STOP)
 
@@ -780,6 +798,21 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             id="texts are joined, objects merged",
         ),
         pytest.param(
+            [choice({"served_by": "eu-1", "vendor": {"region": "eu"}})] * 3,
+            {"served_by": "eu-1", "vendor": {"region": "eu"}},
+            id="texts that come whole with each piece",
+        ),
+        pytest.param(
+            [choice({"mark": piece}) for piece in ("a", "a", "b", "a")],
+            {"mark": "aaba"},
+            id="a text that only began alike",
+        ),
+        pytest.param(
+            [details({"type": "reasoning.text", "text": "ha"})] * 2,
+            {"reasoning_details": [{"type": "reasoning.text", "text": "haha"}]},
+            id="pieces of a text that are alike",
+        ),
+        pytest.param(
             [choice({"audio": None, "annotations": [1], "channel": "final", "mark": None})],
             {},
             id="what is null, and what servers refuse in a request",
@@ -808,7 +841,7 @@ def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"mark": "x" * (MOST_IN_EVENT // 2)}, {"marks": [{}] * (MOST_PARTS // 2)}],
+    [{"text": "x" * (MOST_IN_EVENT // 2)}, {"marks": [{}] * (MOST_PARTS // 2)}],
     ids=["bytes", "parts"],
 )
 def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
@@ -818,7 +851,7 @@ def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
 
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
     mark = "x" * (MOST_IN_EVENT // 2 + 1)
-    pieces = [{"index": 0, "mark": mark, "small": 1}, {"index": 0, "mark": mark}]
+    pieces = [{"index": 0, "mark": mark, "small": 1}, {"index": 0, "mark": f"{mark}y"}]
     _, reader = read(calls(piece("look", "{}", index=0, id="c")), *map(calls, pieces), STOP)
 
     end = reader.stopped()

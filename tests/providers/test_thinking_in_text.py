@@ -171,6 +171,7 @@ def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: 
         '{"text": "hm\n</think>\n\nParis"}',
         '["hm",\n"\n</think>\n"]',
         "| a | b |\n|---|---|\n| x | </think> |\n\n",
+        "Write:\n\n    <b>\n    </think>\n\nand then the answer.",
     ],
 )
 def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
@@ -200,6 +201,19 @@ def test_tag_that_stands_in_the_request_is_text(asked: CompletionRequest) -> Non
         for server in (Server(), Server(thinks_in_text={"m"})):
             assert content_of(read(server, said, request=asked)) == ("", said)
             assert content_of(read(server, *said, request=asked)) == ("", said)
+
+
+@pytest.mark.parametrize("server", [Server(), Server(thinks_in_text={"m"})])
+def test_another_tag_in_the_request_leaves_those_that_templates_write(server: Server) -> None:
+    asked = replace(HELLO, system="Think in <thinking> tags, and show it.")
+    said = "<thinking>a</thinking>\n</think>\n\nParis"
+
+    if not server.thinks_in_text:
+        with pytest.raises(BadReply):
+            read(server, said, request=asked)
+    for pieces in ([said], list(said)):
+        heard_apart = content_of(read(server, *pieces, request=asked))
+        assert heard_apart == ("<thinking>a</thinking>\n", "Paris")
 
 
 def test_model_that_thinks_between_tags_does_so_whatever_is_asked() -> None:
