@@ -375,11 +375,20 @@ def test_budget_without_room_for_twice_the_limit_is_exhausted(scene: Make, budge
     assert it.limits == [LIMIT]
 
 
-def test_less_than_what_was_used_up_is_not_tried() -> None:
+@pytest.fixture
+def dollars() -> Iterator[None]:
+    """Ten dollars a million tokens of output."""
+    agentnb.set_prices({"scripted": agentnb.Price(1, 10)})
+    yield
+    agentnb.set_prices({})
+
+
+@pytest.mark.parametrize("budget", [12_000, "$0.12"])
+def test_less_than_what_was_used_up_is_not_tried(budget: int | str, dollars: None) -> None:
     """The budget has room for a call, but its reply could be no longer than the first."""
     eaten = ScriptedReply("", thinking="Hm.", stop_reason="max_tokens", usage=Usage(100, 8_192))
     provider = ScriptedProvider([eaten, "Paris"])
-    with agentnb.Session(provider=provider, store=None, budget=12_000, max_depth=0) as session:
+    with agentnb.Session(provider=provider, store=None, budget=budget, max_depth=0) as session:
         result = session.spawn(TASK).result(DEADLINE_S)
 
     assert result.status == "exhausted"

@@ -35,7 +35,7 @@ from agentnb.core.protocols import (
 )
 from agentnb.core.spawn import SpawnReading, read_reply
 from agentnb.core.text import if_seen
-from agentnb.core.tool_results import blocks_of
+from agentnb.core.tool_results import blocks_of, calls_in
 from agentnb.core.types import (
     FINAL_ANSWER,
     Block,
@@ -112,12 +112,11 @@ class InProcessEngine:
             )
             if outcome.exhausted:
                 return outcome
-            orders = [block for block in message.content if isinstance(block, ToolUseBlock)]
+            orders = calls_in(message)
             if request.output_schema is not None and orders:
                 return replace(outcome, final_answer=_final_answer(orders))
             # An empty paused reply would be sent back unchanged for ever, so it ends the turns.
-            goes_on = bool(orders) or (reply.stop_reason == PAUSED and bool(message.content))
-            if not goes_on:
+            if not (orders or (reply.stop_reason == PAUSED and message.content)):
                 return outcome
             if orders:
                 # Published before the tools run: the agent may be cancelled during one of them.
@@ -128,7 +127,7 @@ class InProcessEngine:
                 if reading.has_block:
                     results = (*results, TextBlock(BLOCK_BESIDE_TOOLS))
                     outcome = replace(outcome, text=reading.text_before)
-                failing = failing or FailingCalls()
+                failing = failing or FailingCalls(messages)
                 error = failing.count(orders, results)
                 if failing.is_repeated:
                     results = (*results, TextBlock(SAME_CALL_AGAIN))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from agentnb.core.budget import as_json
 from agentnb.core.errors import NoAnswer
 from agentnb.core.spawn import SPAWN
 from agentnb.core.text import literal, one_line
-from agentnb.core.types import Block, ToolResultBlock, ToolUseBlock
+from agentnb.core.tool_results import calls_in
+from agentnb.core.types import Block, Message, ToolResultBlock, ToolUseBlock
 
 _Call = tuple[str, str, str, bool]
 _TOLERATED = 3
@@ -21,12 +23,18 @@ class FailingCalls:
     """Counts an agent's equal calls with equal errors.
 
     A result that the agent has not seen before is progress: the count begins again.
+
+    Args:
+        messages: Its conversation so far, whose calls count, too. What a thread said before is
+            text without calls.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, messages: Sequence[Message]) -> None:
         self._times: Counter[_Call] = Counter()
         self.is_repeated = False
         """Whether the model is to be told, with the newest results, that it repeats itself."""
+        for said, answer in pairwise(messages):
+            self.count(calls_in(said), answer.content)
 
     def count(self, orders: Sequence[ToolUseBlock], results: Sequence[Block]) -> NoAnswer | None:
         """Count the calls of one turn; returns why the agent has to end, if it has to."""
@@ -53,7 +61,6 @@ class FailingCalls:
 
 def _known_as(order: ToolUseBlock, result: ToolResultBlock) -> _Call:
     """What equal calls with equal results have in common."""
-    text = result.text
-    if order.name == SPAWN:  # its refusals count how often a task came up
-        text = re.sub(r"\d+", "", text)
+    # The refusals of a spawn count how often a task came up.
+    text = re.sub(r"\d+", "", result.text) if order.name == SPAWN else result.text
     return order.name, as_json(dict(sorted(order.input.items()))), text, result.is_error

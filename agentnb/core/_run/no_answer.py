@@ -73,16 +73,16 @@ class OnceMore:
         """What the turns have come to; `None` if another call is to be made."""
         agent, reason = self._agent, outcome.stop_reason
         budget, limit = agent.request.budget, agent.context.agent_config.max_output_tokens
-        used_up = f"its thinking used up `max_output_tokens` ({limit:,} tokens), and"
+        why = f"its thinking used up `max_output_tokens` ({limit:,} tokens), and"
         if outcome.exhausted is not None and self._limit:
-            return replace(outcome, exhausted=f"{used_up} {outcome.exhausted}")
-        is_at_end = reason == _WINDOW or (reason == _LIMIT and self._limit)
-        if not is_empty(outcome) or is_at_end:
+            return replace(outcome, exhausted=f"{why} {outcome.exhausted}")
+        if not is_empty(outcome) or reason == _WINDOW or (reason == _LIMIT and self._limit):
             return outcome
         if reason == _LIMIT:
-            if budget.unit == TOKENS and budget.remaining <= limit:
-                no_room = "the budget has no room for twice as many"
-                return replace(outcome, exhausted=f"{used_up} {no_room}")
+            rate = agent.request.rates.get(agent.model)  # of a chain: none
+            used = limit if budget.unit == TOKENS else rate.of_output(limit) if rate else 0
+            if budget.remaining <= used:
+                return replace(outcome, exhausted=f"{why} the budget has no room for twice as many")
             self._limit = limit
             agent.drop_reply()
             return None
@@ -120,9 +120,7 @@ def no_answer(outcome: AgentOutcome, agent: Agent) -> NoAnswer | None:
             "The model gave no answer: its context window was full before any text came. Shorten "
             "the task or what it reads, or use a model with a larger window."
         )
-    if agent.was_asked_for_type:
-        return None
-    return no_text()
+    return None if agent.was_asked_for_type else no_text()
 
 
 def no_text() -> NoAnswer:
