@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 
+from agentnb.core.tool_results import calls_in
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -130,7 +131,7 @@ class ThinkingFilter:
             if self._split.begin:
                 server.tags_thinking.add((model, self._split.begin))
             message = self._parted(stopped.message)
-            if self._split.is_open and not (message.text.strip() or _has_calls(message)):
+            if self._split.is_open and not (message.text.strip() or calls_in(message)):
                 if MAY_BE_CUT in stopped.note:
                     raise BadReply("an end without a reason")
                 return replace(stopped, message=message, reason="max_tokens", note=_NO_END)
@@ -313,10 +314,6 @@ class _Split:
             return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(end) :].lstrip())]
         self.was_no_thinking = not is_cut
         return _piece(is_cut, whole)
-
-
-def _has_calls(message: Message) -> bool:
-    return any(isinstance(block, ToolUseBlock) for block in message.content)
 
 
 def _has_end(text: str, spoken_of: frozenset[str]) -> bool:
