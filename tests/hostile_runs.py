@@ -157,6 +157,9 @@ class Watching:
     def read_on(self) -> None:
         pass
 
+    def renew(self) -> None:
+        pass
+
 
 def look_at_everything(record: RunRecord, *, with_pictures: bool = True) -> None:
     """View a record in every way that a person can, without the widgets themselves.

@@ -61,6 +61,9 @@ class LiveReply:
         """Whether its text is growing."""
         return self._details.is_live(self.frames.fold)
 
+    def renew(self) -> None:
+        """Do nothing: its board sends what it holds."""
+
     def read_on(self) -> None:
         """Show the new part of the text."""
         more = self._details.more(self.frames.fold, lambda path: "")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anywidget
-from ipywidgets import HTML, Button, IntSlider, Layout, Text, VBox
+from ipywidgets import Button, IntSlider, Layout, VBox
 from traitlets import Bool, Int, Unicode
 
 from agentnb.core.money import (
@@ -37,9 +37,16 @@ from agentnb.views.panel.limits import (
     slider_step,
     tokens_of,
 )
-from agentnb.views.panel.module import STATIC, joined_module
+from agentnb.views.panel.module import joined_module, source
 from agentnb.views.panel.rules import rules_of
-from agentnb.views.panel.widgets import ClosableWidget, GuardedPart, HtmlPart, RunWidget, text
+from agentnb.views.panel.widgets import (
+    ClosableWidget,
+    GuardedPart,
+    HtmlPart,
+    Markup,
+    RunWidget,
+    text,
+)
 from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary
 
 
@@ -160,8 +167,7 @@ class SliderNamer(ClosableWidget, anywidget.AnyWidget):
     _css = Unicode().tag(sync=True)
 
     def __init__(self) -> None:
-        css = (STATIC / "controls.css").read_text("utf-8")
-        super().__init__(_esm=joined_module("slider_namer.js"), _css=css)
+        super().__init__(_esm=joined_module("slider_namer.js"), _css=source("controls.css"))
 
 
 class BudgetSlider(_BudgetControl, IntSlider):
@@ -227,7 +233,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
     Args:
         publisher: The run's frames.
-        traits: Of `ipywidgets.Text`.
+        traits: Of its field: `layout`, `description`.
     """
 
     value = Int().tag(sync=False)
@@ -241,10 +247,9 @@ class BudgetNumber(_BudgetControl, VBox):
             total = self._begin(publisher)
             label = "Total tokens" if self._unit == TOKENS else "Total dollars"
             traits = {"description": label, "layout": Layout(width="15em"), **traits}
-            traits = {"style": {"description_width": "initial"}, **traits}
             shown = self._shown(total)
-            self.field = _Field(self, value=shown, continuous_update=False, **traits)
-            self.line = HTML(layout=Layout(display="none", max_width="24em", margin="0 2px"))
+            self.field = _Field(self, value=shown, **traits)
+            self.line = Markup(layout=Layout(display="none", max_width="24em"))
             self._said_at = total
             layout = Layout(overflow="visible", flex="0 1 auto")
             super().__init__([self.field, self.line], layout=layout)
@@ -319,10 +324,19 @@ class BudgetNumber(_BudgetControl, VBox):
         self.field.disabled = is_disabled
 
 
-class _Field(GuardedPart, Text):
+class _Field(GuardedPart, anywidget.AnyWidget):
     """The text field of `BudgetNumber`."""
 
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+    value = Unicode().tag(sync=True)
+    description = Unicode().tag(sync=True)
+    disabled = Bool(False).tag(sync=True)
     from_page = rules_of(FieldState)
+
+    def __init__(self, whole: RunWidget, **traits: Any) -> None:
+        own = {"_esm": joined_module("text_field.js"), "_css": source("parts.css")}
+        super().__init__(whole, **own, **traits)
 
 
 class CancelButton(RunWidget, Button):

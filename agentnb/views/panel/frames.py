@@ -58,6 +58,10 @@ class View(Protocol):
         """Show new parts of the texts being read, between two frames."""
         ...
 
+    def renew(self) -> None:
+        """Send its whole state again, for a front end that may have missed it."""
+        ...
+
 
 class CostLine(Protocol):
     """A run's cost, in words (`str`) and by agent."""
@@ -143,6 +147,8 @@ class FramePublisher:
         self._is_awaited = is_awaited
         self._counted_s = float("-inf")
         """When growing numbers were shown last."""
+        self._is_end_unseen = False
+        """Whether nobody waited for the run when the views heard of its end."""
         self._has_grown = False
         self._is_half_done = False
         self._thread: threading.Thread | None = None
@@ -179,10 +185,15 @@ class FramePublisher:
         """Show the end of a run that has ended. When this returns, all views have it.
 
         A front end that saves what widgets show hears of a cell's widgets until the cell is idle.
+        An end that nobody waited for may have come between two cells, where nbclient hears nothing.
         """
         with self.lock:  # the thread may be showing it: wait for that
             if self.bus.closed and self._views and not self.done:
                 self._tick_or_stop()
+            elif self._is_end_unseen:
+                for view in self._views:
+                    view.renew()
+            self._is_end_unseen = False
 
     def tell(self, line: str) -> None:
         """Show the user a line that is not from events, such as a failed command.
@@ -228,6 +239,7 @@ class FramePublisher:
                 if self._views:
                     self._tick_or_stop()
                 if self.done or not self._views:
+                    self._is_end_unseen = self.done and not self._is_awaited()
                     self._thread = None
                     return
             time.sleep(FRAME_S)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ipywidgets import Box, Layout
-from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.core.money import TOKENS, share_in_words
 from agentnb.core.types import AgentStatus
@@ -33,18 +32,12 @@ class Header(ClosableWidget, Box):
 
     Args:
         publisher: The run's frames.
-        page: A style that its parts share with other widgets.
     """
 
-    def __init__(
-        self, publisher: FramePublisher, page: HTMLStyle | None = None, **traits: Any
-    ) -> None:
+    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         layout = Layout(flex="1 1 20em", flex_flow="row wrap", overflow="visible", min_width="0")
-        style = {"style": page or HTMLStyle()}
-        status = _Status(
-            publisher, layout=Layout(flex="0 0 auto", margin="2px 12px 2px 2px"), **style
-        )
-        facts = _Facts(publisher, layout=Layout(flex="1 1 22em", min_width="0"), **style)
+        status = _Status(publisher, layout=Layout(flex="0 0 auto", margin="0 10px 0 0"))
+        facts = _Facts(publisher, layout=Layout(flex="1 1 22em", min_width="0"))
         super().__init__([status, facts], **{"layout": layout, **traits})
         self.add_class("agentnb-header")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 STATIC = Path(__file__).parent.parent / "static"
 ENTRY = "panel.js"
-_OWN_SHEETS = ("boards.css", "map.css")
+_OWN_SHEETS = ("boards.css", "map.css", "parts.css")
 """Sheets that only their own views need."""
 
 _IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([\w-]+\.js)";\n', re.MULTILINE)
@@ -29,7 +29,7 @@ def joined_module(entry: str = ENTRY) -> str:
 def style(*more: str) -> str:
     """The style sheet of a run's panel, and with it others, by the names of their files."""
     names = [path.name for path in sorted(STATIC.glob("*.css")) if path.name not in _OWN_SHEETS]
-    return "\n".join(map(_source, [*names, *more]))
+    return "\n".join(map(source, [*names, *more]))
 
 
 def in_order(entry: str) -> list[str]:
@@ -38,7 +38,7 @@ def in_order(entry: str) -> list[str]:
 
     def visit(name: str) -> None:
         if name not in order:
-            for needed in _IMPORT.findall(_source(name)):
+            for needed in _IMPORT.findall(source(name)):
                 visit(needed)
             order[name] = None
 
@@ -47,8 +47,10 @@ def in_order(entry: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    return _EXPORT.sub("", _IMPORT.sub("", _source(name)))
+    return _EXPORT.sub("", _IMPORT.sub("", source(name)))
 
 
-def _source(name: str) -> str:
+@cache
+def source(name: str) -> str:
+    """The text of a file, read once."""
     return (STATIC / name).read_text("utf-8")

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ipywidgets import Box, DOMWidget, Layout, VBox
-from ipywidgets.widgets.widget_string import HTMLStyle
 
 from agentnb.views.panel.controls import (
     BudgetBar,
@@ -85,24 +84,19 @@ class RunPanel(ClosableWidget, VBox):
         if publisher.commands is not None:
             ceiling()  # raises before half a panel is made
         with publisher.lock:  # all parts begin with the same frame
-            page = HTMLStyle()
-            parts = [*_parts(publisher, page), *(body or [TreeView(publisher, can_answer=True)])]
+            parts = [*_parts(publisher), *(body or [TreeView(publisher, can_answer=True)])]
             if publisher.kept is not None and publisher.kept.footer:
-                parts.append(Footer(publisher, style=page))
+                parts.append(Footer(publisher))
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
         self.add_class("agentnb-panel")
 
 
-def _parts(publisher: FramePublisher, page: HTMLStyle) -> list[DOMWidget]:
-    """All parts above the tree, from the top.
-
-    Each widget and each style is a message of its own: parts share a style, so that the panel
-    appears sooner.
-    """
-    bar_layout = Layout(flex="2 1 18em", min_width="0", margin="2px 12px 2px 2px")
-    bar = BudgetBar(publisher, layout=bar_layout, style=page)
-    header, notices = Header(publisher, page=page), Notices(publisher, style=page)
+def _parts(publisher: FramePublisher) -> list[DOMWidget]:
+    """All parts above the tree, from the top."""
+    bar_layout = Layout(flex="2 1 18em", min_width="0", margin="0 10px 0 0")
+    bar = BudgetBar(publisher, layout=bar_layout)
+    header, notices = Header(publisher), Notices(publisher)
     if publisher.commands is None:
         return [_Top(publisher, header, bar), notices]
     slider = BudgetSlider(

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ipywidgets import HTML, Box, Button, Layout
+from ipywidgets import Box, Button, Layout
 
 from agentnb.core.money import share_in_words
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.widgets import GuardedPart, RunWidget, text
+from agentnb.views.panel.widgets import GuardedPart, Markup, RunWidget, text
 from agentnb.views.panel.wire import Frame, Question
 
 _LINE = 80
@@ -31,7 +31,7 @@ class BudgetQuestion(RunWidget, Box):
 
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         self._asked: Question | None = None
-        self._words: HTML | None = None
+        self._words: Markup | None = None
         self._buttons: dict[str, Button] = {}
         layout = Layout(
             display="none", flex_flow="row wrap", align_items="center", overflow="visible"
@@ -53,9 +53,9 @@ class BudgetQuestion(RunWidget, Box):
         self.layout.display = "none" if asked is None else "flex"
         words.value = "" if asked is None else question_markup(asked)
 
-    def _make(self) -> HTML:
+    def _make(self) -> Markup:
         """Make the parts on first use: most runs need none, and each widget delays a panel."""
-        self._words = HTML(layout=Layout(flex="1 1 20em", min_width="0"))
+        self._words = Markup(layout=Layout(flex="1 1 20em", min_width="0"))
         for answer, name in _ANSWERS.items():
             button = _AnswerButton(
                 self, description=name, disabled=True, layout=Layout(width="auto")

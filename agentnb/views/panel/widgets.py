@@ -6,11 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 from html import escape
 from typing import Any
 
-from ipywidgets import HTML, Box, DOMWidget, Widget
+import anywidget
+from ipywidgets import Box, DOMWidget, Widget
+from traitlets import Unicode
 
 from agentnb.core.text import visible
 from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.messages import Guarded
+from agentnb.views.panel.module import joined_module, source
 from agentnb.views.panel.show import Live
 from agentnb.views.panel.wire import Frame, Summary
 
@@ -75,6 +78,10 @@ class RunWidget(ClosableWidget):
     def read_on(self) -> None:
         """Do nothing: it shows no text of an agent."""
 
+    def renew(self) -> None:
+        """Send its whole state again, for a front end that may have missed it."""
+        self.send_state()
+
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
         # Garbage collection closes a widget again, on any thread, which must not wait here.
@@ -104,13 +111,20 @@ class GuardedPart(Guarded):
         return self._whole.page_lock
 
 
-class HtmlPart(RunWidget, HTML):
-    """Shows our own markup, made from each summary and sent if it changed.
+class Markup(Guarded, anywidget.AnyWidget):
+    """Shows our own markup. All foreign text in it goes through `text`: it is never markup."""
 
-    All foreign text in it goes through `text`, so that it is never markup.
-    """
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+    value = Unicode().tag(sync=True)
 
-    value: str
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(_esm=joined_module("markup.js"), _css=source("parts.css"), **traits)
+
+
+class HtmlPart(RunWidget, Markup):
+    """Shows our own markup, made from each summary and sent if it changed."""
+
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
 

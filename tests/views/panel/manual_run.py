@@ -143,3 +143,6 @@ class Screen:
 
     def read_on(self) -> None:
         self.read += 1
+
+    def renew(self) -> None:
+        pass

@@ -9,7 +9,10 @@ import pytest
 
 from agentnb.views.panel.module import STATIC, in_order, joined_module
 
-ENTRIES = ("board_panel.js", "map_panel.js", "panel.js", "slider_namer.js")
+ENTRIES = (
+    *("board_panel.js", "map_panel.js", "panel.js"),
+    *("markup.js", "slider_namer.js", "text_field.js"),
+)
 _TOP_LEVEL = re.compile(
     r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +([\w$]+)", re.MULTILINE
 )

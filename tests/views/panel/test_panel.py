@@ -10,6 +10,8 @@ from ipywidgets import Box, Label, Widget
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.header import Footer, Header, Notices
+from agentnb.views.panel.map_fold import MapShape
+from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
@@ -51,6 +53,19 @@ def test_panel_has_header_budget_question_notices_and_tree_in_this_order() -> No
         "Notices",
         "TreeView",
     ]
+
+
+def test_panels_need_no_model_that_colab_lacks() -> None:
+    """Its public widget manager has the models of ipywidgets 7, and anywidget's."""
+    known = {
+        *("AnyModel", "BoxModel", "VBoxModel", "LayoutModel"),
+        *("ButtonModel", "ButtonStyleModel", "IntSliderModel", "SliderStyleModel"),
+    }
+    stage = Stage(question=Question(800, 1_000, 80.0, 60.0, 0.0))
+    RunPanel(stage, MapTable(stage, MapShape(1, 1, ["row"])))
+
+    state = Widget.get_manager_state()["state"].values()
+    assert {model["model_name"] for model in state} <= known
 
 
 def test_panel_of_a_run_from_a_file_has_no_controls() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import RunPaused
-from agentnb.views.panel import tree_view
+from agentnb.views.panel import frames, tree_view
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
 from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.tree_view import SAVE_EVERY_S, TreeView
+from tests.support import DEADLINE_S
 from tests.views.panel.manual_run import ManualRun
+from tests.views.panel.stage import FrontEnd
 
 
 class Clock:
@@ -111,6 +113,26 @@ def test_end_is_shown_before_the_wait_for_the_run_is_over(run: ManualRun, saved:
 
     (kept,) = saved.kept
     assert kept["done"] is True
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_end_between_two_cells_is_sent_again_when_somebody_asks(
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch, is_awaited: bool
+) -> None:
+    """nbclient hears a widget only while a cell runs."""
+    monkeypatch.setattr(frames, "FRAME_S", 0)
+    view = TreeView(FramePublisher(run.bus, is_awaited=lambda: is_awaited))
+    thread = view.publisher._thread
+    assert thread is not None
+    run.completed("root").ended()
+    thread.join(DEADLINE_S)
+    page = FrontEnd(view)
+
+    for _ in range(2):
+        view.publisher.show_end()
+
+    assert [said["snapshot"]["done"] for said in page.messages] == [True] * (not is_awaited)
+    view.close()
 
 
 def test_saved_tree_has_a_thousand_agents_and_counts_the_others(run: ManualRun) -> None:
