@@ -236,6 +236,10 @@ __all__ = [
 ]
 
 
+_IPYTHON = (8, 20)
+"""The oldest that has what the magics need."""
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'agentnb' has no attribute {name!r}")
@@ -250,6 +254,14 @@ def __dir__() -> list[str]:
 
 def load_ipython_extension(shell: Any) -> None:
     """Load the magics. `%load_ext agentnb` calls it."""
+    ipython = sys.modules["IPython"]
+    if ipython.version_info[:2] < _IPYTHON:
+        # Shown as one line, without a traceback.
+        raise import_module("IPython.core.error").UsageError(
+            f"agentnb needs IPython {'.'.join(map(str, _IPYTHON))} or newer, and this kernel runs "
+            f"{ipython.__version__}: if agentnb was installed just now, restart the kernel, else "
+            "install `ipython>=8.20,<9` in its environment and restart it."
+        )
     from agentnb.notebook import load
 
     load(shell)

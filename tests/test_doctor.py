@@ -24,7 +24,13 @@ from agentnb.doctor.jupyter import (
     check_kernel,
     disabled_in,
 )
-from agentnb.doctor.packages import Installation, check_agentnb, check_packages, origin_in
+from agentnb.doctor.packages import (
+    Installation,
+    check_agentnb,
+    check_extras,
+    check_packages,
+    origin_in,
+)
 from agentnb.doctor.page import check_page
 from agentnb.doctor.project import (
     StoreFile,
@@ -34,7 +40,7 @@ from agentnb.doctor.project import (
     read_store,
 )
 from agentnb.doctor.runs import check_mode, check_servers
-from agentnb.doctor.versions import read_requirement
+from agentnb.doctor.versions import Requirement, read_requirement
 from agentnb.repeat import Repeat
 from agentnb.settings import Settings
 from agentnb.store.database import open_to_write
@@ -537,6 +543,24 @@ def test_page_that_said_nothing_of_a_live_view_is_told_only_if_there_was_one() -
     assert page(displayed=True) == "warn"
     assert page(displayed=True, shown=True) == "ok"
     assert page("none", displayed=True) == "ok"
+
+
+def test_colab_is_told_nothing_against_its_own_packages() -> None:
+    """Its kernel needs them; IPython 9 ends it."""
+    own = {"ipykernel": "6.17.1", "notebook": "6.5.7", "ipython": "7.34.0"}
+    lab = [Requirement("ipykernel", ">=7.1", "lab"), Requirement("notebook", ">=7", "lab")]
+    needed = (Requirement("ipython", ">=8.20", ""), *lab)
+    colab = installed(versions=own, requirements=needed, is_colab=True)
+
+    (front_end,) = check_front_ends(HERE, colab, in_kernel=True)
+    (ipython,) = check_packages(colab)
+    extras = [each for each in check_extras(colab, {}) if each.fix]
+    page = check_page(colab, wanted="all", displayed=True, shown=False)
+
+    assert (front_end.name, front_end.status, "--bg" in front_end.found) == ("colab", "ok", True)
+    assert (ipython.status, ipython.fix) == ("fault", "`%pip install 'ipython>=8.20,<9'`")
+    assert extras == []
+    assert (page.status, "enable_custom_widget_manager()" in page.fix) == ("warn", True)
 
 
 # -- the store ------------------------------------------------------------------------------------

@@ -178,6 +178,14 @@ def _is_this(program: str, python: str) -> bool:
 
 def check_front_ends(jupyter: Jupyter, here: Installation, *, in_kernel: bool) -> Iterator[Finding]:
     """Which front ends are here, and whether they can show a live view."""
+    if here.is_colab:
+        version = here.versions.get("ipykernel", "")
+        yield ok(
+            "colab",
+            f"with its own ipykernel {version}: a click is heard when the cell has ended, so start "
+            "runs with `--bg`",
+        )
+        return
     lab, notebook, classic = map(here.versions.get, ("jupyterlab", "notebook", "nbclassic"))
     needed = here.named("jupyterlab")
     if lab is not None and needed is not None and not needed.is_met_by(lab):

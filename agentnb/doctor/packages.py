@@ -22,7 +22,7 @@ _OF_DEVELOPERS = ("docs", "test")
 _ITSELF = "agentnb"
 """An extra may name others of its own package."""
 _OF_JUPYTER = ("ipykernel", "jupyterlab", "nbclassic", "notebook")
-"""What is looked for even if agentnb is not installed, or names it nowhere."""
+"""What is looked for even if agentnb is not installed, or names it nowhere. Colab has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,8 @@ class Installation:
     """The command that installs into this environment."""
     origin: str
     """What pip installed agentnb from, as words of its command line; empty if that is unknown."""
+    is_colab: bool = False
+    """Whether this is a kernel of Colab, which needs the versions of its own packages."""
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -63,6 +65,13 @@ class Installation:
         if self.version is None:
             return f"`{self.pip} install -e '.[{extra}]'` in the folder of agentnb"
         return f"`{self.pip} install 'agentnb[{extra}]'`"
+
+    def installing(self, needed: Iterable[Requirement]) -> str:
+        """The command that installs packages within their bounds."""
+        # Colab's kernel does not start with IPython 9.
+        most = {"ipython": ",<9"} if self.is_colab else {}
+        specs = " ".join(f"'{each.spec}{most.get(each.name, '')}'" for each in needed)
+        return f"`{self.pip} install {specs}`"
 
     def named(self, package: str) -> Requirement | None:
         """A package's requirement, if agentnb has one."""
@@ -100,6 +109,7 @@ def read_installation(code_version: str, *, in_kernel: bool) -> Installation:
         versions={name: has for name in sorted(names) if (has := installed_version(name))},
         pip="%pip" if in_kernel else f"{shlex.quote(sys.executable)} -m pip",
         origin=origin,
+        is_colab="google.colab" in sys.modules,
     )
 
 
@@ -190,7 +200,7 @@ def check_packages(here: Installation) -> Iterator[Finding]:
     for each in wrong:
         has = here.versions.get(each.name)
         found = "is not installed" if has is None else f"{has}; agentnb needs {each.bounds}"
-        yield fault(f"package {each.name}", found, f"`{here.pip} install '{each.spec}'`")
+        yield fault(f"package {each.name}", found, here.installing([each]))
 
 
 def check_extras(here: Installation, wanted: Mapping[str, str]) -> Iterator[Finding]:
@@ -204,7 +214,13 @@ def check_extras(here: Installation, wanted: Mapping[str, str]) -> Iterator[Find
         needed = here.needed_for(extra)
         install = here.adding(extra)
         missing = [each.name for each in needed if each.name not in here.versions]
-        wrong = [each for each in needed if each.name in here.versions and not _is_good(each, here)]
+        wrong = [
+            each
+            for each in needed
+            if each.name in here.versions
+            and not _is_good(each, here)
+            and not (here.is_colab and each.name in _OF_JUPYTER)
+        ]
         if missing and extra in wanted:
             found = f"not installed, and {wanted[extra]} needs it"
             yield fault(f"extra {extra}", found, install)
@@ -212,8 +228,7 @@ def check_extras(here: Installation, wanted: Mapping[str, str]) -> Iterator[Find
             found = "; ".join(
                 f"{each.name} {here.versions[each.name]}, needs {each.bounds}" for each in wrong
             )
-            specs = " ".join(f"'{each.spec}'" for each in wrong)
-            yield warn(f"extra {extra}", found, f"`{here.pip} install {specs}`")
+            yield warn(f"extra {extra}", found, here.installing(wrong))
         elif missing:
             yield ok(f"extra {extra}", f"not installed; {install} adds it")
         else:

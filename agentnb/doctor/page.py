@@ -36,9 +36,13 @@ def check_page(here: Installation, *, wanted: str, displayed: bool, shown: bool)
     if shown:
         return ok("live views", "a page has shown one")
     if displayed:
+        found = "no page has reported showing a live view of this kernel"
+        if here.is_colab:
+            code = "from google.colab import output; output.enable_custom_widget_manager()"
+            return warn("live views", found, f"run `{code}`, then the cell again")
         return warn(
             "live views",
-            "no page has reported showing a live view of this kernel",
+            found,
             f"`{here.pip} install jupyterlab_widgets anywidget` in the environment of JupyterLab, "
             "start it again, and load the page again",
         )
