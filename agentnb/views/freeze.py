@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_VIEW: dict[str, Any] = {"agentnb": {"view": "live"}}
 """Metadata that marks an output as a live view of this package."""
 
+_WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
+_MODEL = "IPY_MODEL_"
+"""Begins a reference to another model in a model's state."""
+
 _MOST_BYTES = 2**30
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -29,7 +33,8 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def frozen(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """Return a notebook without live views.
 
-    The saved state of widgets is removed too if no view of a widget is left.
+    Their saved state is removed, too, and that of views which are gone already; all state of
+    widgets if no view of a widget is left.
 
     Args:
         notebook: The parsed document, format 4. It is not changed.
@@ -37,22 +42,31 @@ def frozen(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     Returns:
         The new document, and the number of removed views.
     """
-    total = 0
+    gone: list[Any] = []
     cells = []
     for cell in notebook["cells"]:
-        kept = [output for output in _outputs(cell) if not _is_live_view(output)]
-        removed = len(_outputs(cell)) - len(kept)
-        cells.append({**cell, "outputs": kept} if removed else cell)
-        total += removed
+        outputs = _outputs(cell)
+        kept = [output for output in outputs if not _is_live_view(output)]
+        gone += filter(_is_live_view, outputs)
+        cells.append({**cell, "outputs": kept} if len(kept) < len(outputs) else cell)
     remaining = {**notebook, "cells": cells}
     metadata = notebook.get("metadata")
-    if total and isinstance(metadata, dict) and not _shows_widgets(cells):
+    if not isinstance(metadata, dict):
+        return remaining, len(gone)
+    shown = [output for cell in cells for output in _outputs(cell) if _is_widget(output)]
+    if gone and not shown:
         remaining["metadata"] = {k: value for k, value in metadata.items() if k != "widgets"}
-    return remaining, total
+    elif (state := _state_in(metadata)) is not None:
+        left = _without(state, _model_ids(gone), _model_ids(shown))
+        if len(left) < len(state):
+            widgets = metadata["widgets"]
+            saved = {**widgets[_WIDGET_STATE], "state": left}
+            remaining["metadata"] = {**metadata, "widgets": {**widgets, _WIDGET_STATE: saved}}
+    return remaining, len(gone)
 
 
 def freeze_file(path: Path) -> int:
-    """Remove the live views from a saved notebook. A file without any is not written.
+    """Remove the live views from a saved notebook. A file without a trace of any is not written.
 
     Returns:
         The number of removed views.
@@ -61,8 +75,9 @@ def freeze_file(path: Path) -> int:
         UnreadableNotebook: The file does not exist, or is not a notebook of format 4.
         OSError: The file cannot be written, and is unchanged.
     """
-    document, total = frozen(_read(path))
-    if total:
+    read = _read(path)
+    document, total = frozen(read)
+    if document != read:
         replace_file(path, _as_text(document))
     return total
 
@@ -85,8 +100,62 @@ def _is_widget(output: Any) -> bool:
     return isinstance(data, dict) and WIDGET_VIEW in data
 
 
-def _shows_widgets(cells: list[Any]) -> bool:
-    return any(_is_widget(output) for cell in cells for output in _outputs(cell))
+def _state_in(metadata: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The saved state of all widgets, by model; `None` if there is none, or of another form."""
+    found: Any = metadata
+    for name in ("widgets", _WIDGET_STATE, "state"):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else None
+
+
+def _model_ids(outputs: Iterable[Any]) -> set[str]:
+    views = (output["data"][WIDGET_VIEW] for output in outputs)
+    return {str(view.get("model_id")) for view in views if isinstance(view, dict)}
+
+
+def _without(state: Mapping[str, Any], gone: set[str], shown: set[str]) -> dict[str, Any]:
+    """The state without the models of our views, and without parts that only they have.
+
+    Args:
+        state: By model.
+        gone: The models of the views that were removed.
+        shown: The models of the views that stay.
+    """
+    ours = {name for name, model in state.items() if _is_ours(model)}
+    removed = _with_parts(state, (gone | ours) - shown)
+    kept = _with_parts(state, set(state) - removed)
+    return {name: model for name, model in state.items() if name in kept}
+
+
+def _is_ours(model: Any) -> bool:
+    values = model.get("state") if isinstance(model, dict) else None
+    if not isinstance(values, dict):
+        return False
+    classes = values.get("_dom_classes")
+    names = [values.get("_anywidget_id"), *(classes if isinstance(classes, list) else ())]
+    return any(str(name).startswith(("agentnb.", "agentnb-")) for name in names)
+
+
+def _with_parts(state: Mapping[str, Any], models: set[str]) -> set[str]:
+    """The models, and all that they refer to, directly or not."""
+    found: set[str] = set()
+    open_ones = [name for name in models if name in state]
+    while open_ones:
+        name = open_ones.pop()
+        if name not in found:
+            found.add(name)
+            open_ones += [each for each in _references(state[name]) if each in state]
+    return found
+
+
+def _references(value: Any) -> Iterator[str]:
+    values = [value]
+    while values:
+        each = values.pop()
+        if isinstance(each, str) and each.startswith(_MODEL):
+            yield each.removeprefix(_MODEL)
+        elif isinstance(each, dict | list):
+            values += each.values() if isinstance(each, dict) else each
 
 
 def _read(path: Path) -> dict[str, Any]:

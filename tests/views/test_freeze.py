@@ -74,6 +74,64 @@ def test_saved_state_of_widgets_goes_with_the_last_view_of_one() -> None:
     assert frozen(document(view(), others, widgets=STATE)) == (document(others, widgets=STATE), 1)
 
 
+def model(name: str = "", *parts: str, classes: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The saved state of a widget: its class, and other models that it refers to."""
+    children = [f"IPY_MODEL_{part}" for part in parts]
+    return {"state": {"_anywidget_id": name, "_dom_classes": [*classes], "children": children}}
+
+
+SLIDER = {"slider": model("", "layout"), "layout": model()}
+PANEL = {
+    "a": model("", "tree", "row", "shared", classes=("agentnb-panel",)),
+    "tree": model("agentnb.views.panel.tree_view.TreeView"),
+    "row": model("", "button"),
+    "button": model(),
+    "shared": model(),
+}
+
+
+def state(**models: Any) -> dict[str, Any]:
+    kind = "application/vnd.jupyter.widget-state+json"
+    return {kind: {"version_major": 2, "state": models}, "other": 1}
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_state_of_our_views_goes_though_another_widget_stays(is_gone: bool) -> None:
+    foreign = view({})
+    foreign["data"][WIDGET_VIEW]["model_id"] = "slider"
+    slider = {**SLIDER, "linked": model("", "shared"), "loose": model()}
+    before = document(*[view()] * (not is_gone), foreign, widgets=state(**PANEL, **slider))
+
+    after, taken = frozen(before)
+
+    assert taken == (not is_gone)
+    assert after == document(foreign, widgets=state(shared=model(), **slider))
+
+
+def test_panel_in_a_box_of_the_person_stays() -> None:
+    box = view({})
+    box["data"][WIDGET_VIEW]["model_id"] = "box"
+    before = document(box, widgets=state(box=model("", "a"), **PANEL))
+
+    assert frozen(before) == (before, 0)
+
+
+def test_file_with_only_the_state_of_gone_views_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(document(ANSWER, widgets=state(**PANEL, **SLIDER))))
+
+    assert freeze_file(path) == 0
+    assert json.loads(path.read_text()) == document(ANSWER, widgets=state(**SLIDER))
+
+
+@pytest.mark.parametrize(
+    "widgets", [None, 3, {}, {"application/vnd.jupyter.widget-state+json": {"state": [1]}}]
+)
+def test_state_of_an_unknown_form_stays_as_it_is(widgets: Any) -> None:
+    others = view({})
+    assert frozen(document(others, widgets=widgets)) == (document(others, widgets=widgets), 0)
+
+
 @pytest.mark.parametrize("cells", [[], [None], [{"outputs": None}], [{"outputs": [None, 3]}]])
 def test_cells_of_an_unknown_form_stay_as_they_are(cells: list[Any]) -> None:
     strange = {"cells": cells, "metadata": 7}
