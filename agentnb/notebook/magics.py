@@ -53,6 +53,7 @@ from agentnb.notebook.steering import tell, telling_in
 from agentnb.notebook.task_magic import thread_meant
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.toolbox import tools_named
+from agentnb.notebook.transform import without_form
 from agentnb.notebook.types_named import type_named
 from agentnb.objects.given import objects_given
 from agentnb.repeat import say_mode
@@ -353,6 +354,7 @@ def _read_cell(line: str, cell: str) -> _CellRequest:
     if "give" in values:
         values["give"] = objects_given(cast("list[str]", values["give"]), names)
     given = cast("Mapping[str, object]", values.get("give", {}))
+    cell = without_form(cell)
     task = cell if values.get("raw") else fill(cell, names, given)
     if not task.strip():
         raise NotebookError("The task is empty: write it on the lines below `%%spawn`.")

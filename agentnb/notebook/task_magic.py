@@ -18,6 +18,7 @@ from agentnb.errors import NotebookError
 from agentnb.notebook.errors import plain_errors
 from agentnb.notebook.line import Option, Verb, Words, does_not_take, one_of, read_options, text
 from agentnb.notebook.template import fill, notebook_names
+from agentnb.notebook.transform import without_form
 
 _HELP = """\
 Give tasks to agents that stay, and follow them:
@@ -101,7 +102,7 @@ def _new(verb: str, rest: str, prompt: str) -> object:
             f"`%%task {verb}` takes no lines below it: write `%task {verb}` with one %, or "
             "`%%task new TITLE` for a task with a prompt."
         )
-    names = notebook_names()
+    names, prompt = notebook_names(), without_form(prompt)
     values, words = _read("new", fill(rest, names))
     if not values.pop("raw", False):
         prompt = fill(prompt, names)

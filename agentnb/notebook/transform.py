@@ -11,12 +11,21 @@ as typed, not rewritten: IPython calls a cell magic incomplete until a blank lin
 
 from __future__ import annotations
 
+import re
 import sys
 from types import FrameType
 
 from IPython.core.interactiveshell import InteractiveShell
 
 _MAGIC = "%%spawn"
+_FORM = re.compile(r"(?:[ \t]*# ?@(?:title|markdown)\b[^\n]*\n?)+")
+"""Lines at the beginning of a cell that Colab shows as a form."""
+
+
+def without_form(text: str) -> str:
+    """A cell's text without the lines of Colab's form above it: they are no part of a task."""
+    found = _FORM.match(text)
+    return text[found.end() :] if found else text
 
 
 def rewrite_spawn_cell(lines: list[str]) -> list[str]:
@@ -24,12 +33,14 @@ def rewrite_spawn_cell(lines: list[str]) -> list[str]:
 
     Leaves `%%spawn?` to IPython, which shows the help.
     """
-    if not lines or not lines[0].startswith(_MAGIC):
+    cell = without_form("".join(lines))
+    if not cell.startswith(_MAGIC):
         return lines
-    rest = lines[0][len(_MAGIC) :]
+    first, _, task = cell.partition("\n")
+    rest = first[len(_MAGIC) :]
     if (rest and not rest[0].isspace()) or _inside_a_cell():
         return lines
-    line, task = rest.strip(), "".join(lines[1:])
+    line = rest.strip()
     # `__import__`, since the person may have rebound any name in the notebook.
     call = f"await __import__('agentnb.notebook').notebook.spawn_cell({line!r}, {task!r})"
     return [call + "\n"]

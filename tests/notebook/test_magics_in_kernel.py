@@ -144,6 +144,13 @@ def test_raw_takes_braces_as_text(kernel: Kernel) -> None:
     assert kernel.value("last()") == "Explain {{nowhere_defined}}"
 
 
+@pytest.mark.parametrize("magic", ["%%spawn", "%%time\n%%spawn"])
+def test_form_of_colab_is_no_part_of_the_task(kernel: Kernel, magic: str) -> None:
+    kernel.ok(f"{magic} --raw\n#@title A form\nExplain it")
+
+    assert kernel.value("last()") == "Explain it"
+
+
 def test_background_returns_at_once_and_binds_the_run(kernel: Kernel, door: Door) -> None:
     shown = kernel.ok("%%spawn --bg -o alone\nAlone")
     door.wait_for_knock()

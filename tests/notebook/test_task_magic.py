@@ -129,6 +129,7 @@ def task(line: str = "", cell: str | None = None) -> None:
     ("line", "cell", "asked"),
     [
         ("new Check it", "All of it.\n", {"title": "Check it", "prompt": "All of it."}),
+        ("new Check it", "#@title A form\nAll.\n", {"title": "Check it", "prompt": "All."}),
         (
             "new --priority high  Ada's and\tBob's list --to new:demo/demo",
             "Read {{city}}.\n\n\tTwice.",

@@ -5,7 +5,7 @@ import ast
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from agentnb.notebook.transform import rewrite_spawn_cell
+from agentnb.notebook.transform import rewrite_spawn_cell, without_form
 
 
 def arguments(cell: str) -> tuple[str, str]:
@@ -31,6 +31,7 @@ def arguments(cell: str) -> tuple[str, str]:
         ("%%spawn\t--bg\nDo it", "--bg", "Do it"),
         ("%%spawn", "", ""),
         ('%%spawn\n""" \' \\n {{x}}\n%%spawn\n', "", '""" \' \\n {{x}}\n%%spawn\n'),
+        ("#@title Compare\n# @markdown It costs.\n%%spawn --bg\nDo it", "--bg", "Do it"),
         ('%%spawn --model "a\'b"\n\x1b ü 🌳', '--model "a\'b"', "\x1b ü 🌳"),
     ],
 )
@@ -38,6 +39,21 @@ def test_spawn_cell_becomes_one_await_with_line_and_task_as_they_were(
     cell: str, line: str, task: str
 ) -> None:
     assert arguments(cell) == (line, task)
+
+
+@pytest.mark.parametrize(
+    ("cell", "task"),
+    [
+        ('#@title Compare { display-mode: "form" }\nDo it\n', "Do it\n"),
+        ("# @title Compare\n#@markdown What it does\n\nDo it", "\nDo it"),
+        ("#@title Compare", ""),
+        ("Do it\n#@title Compare\nand more", "Do it\n#@title Compare\nand more"),
+        ("# The title\nDo it", "# The title\nDo it"),
+        ("#@titled\nDo it", "#@titled\nDo it"),
+    ],
+)
+def test_form_of_colab_is_no_part_of_a_task(cell: str, task: str) -> None:
+    assert without_form(cell) == task
 
 
 @pytest.mark.parametrize(
@@ -51,6 +67,8 @@ def test_spawn_cell_becomes_one_await_with_line_and_task_as_they_were(
         "%%spawned\nDo it",
         "%%time\n%%spawn\nDo it",
         "# %%spawn\nx",
+        "# @titles\n%%spawn\nx",
+        "#@title A form\nx = 1",
         "text = '''\n%%spawn\n'''",
     ],
 )
