@@ -162,8 +162,9 @@ def _compare(
     cell: Any, by_nbval: Any, made: Sequence[Any], saved: Sequence[Any], *rest: Any, **more: Any
 ) -> bool:
     """Whether a cell's outputs are the saved ones: in place of nbval's `compare_outputs`."""
-    from agentnb.testing._outputs import differences
+    from agentnb.testing._outputs import compared, differences
 
+    made, saved = compared(made), compared(saved)
     found = differences(saved, made, clean=cell.sanitize)
     if found:
         cell.comparison_traceback = found  # nbval's report shows these lines

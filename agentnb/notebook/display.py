@@ -97,13 +97,22 @@ def check_settings() -> None:
         ceiling()
 
 
-def show_live_view(run: Run) -> None:
-    """Display the panel. If it cannot be made, print one line with the reason."""
+def show_live_view(run: Run, *, is_all: bool = False) -> None:
+    """Display the panel. If it cannot be made, print one line with the reason.
+
+    Args:
+        run: The run.
+        is_all: Whether the cell shows nothing else of it: then its state in words follows.
+    """
     try:
         _loading_widgets().join()
         from agentnb.views.panel.show import show_live
 
-        show_live(run.panel())
+        panel = run.panel()
+        if is_all:
+            panel._ipython_display_()
+        else:
+            show_live(panel)
     except Exception as error:
         _report_missing("live view of the run", error)
 

@@ -392,7 +392,7 @@ def _start(request: _CellRequest) -> Run:
 
 def _show_live(run: Run, request: _CellRequest) -> None:
     if has_live_view(quiet=request.quiet):
-        show_live_view(run)
+        show_live_view(run, is_all=request.in_background)
 
 
 def _run_and_block(request: _CellRequest) -> None:
@@ -546,7 +546,7 @@ def _recover(arguments: list[str], budget: Any = None) -> str:
         _run_to_recover(session, which, may_be_exhausted=budget is not None), budget=budget
     )
     if has_live_view(quiet=False):
-        show_live_view(run)
+        show_live_view(run, is_all=True)
     assert run.receipt is not None
     return "\n".join(run.receipt.told)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any
 
+from agentnb.views.freeze import IN_WORDS
+
 _TEXTS = ("text/plain", "text/markdown")
 """The first that an output has counts."""
 _TREE = "Tree of "
@@ -22,6 +24,18 @@ _LONGEST = 200
 
 Output = Mapping[str, Any]
 """As nbformat has it: `output_type`, and `text`, `data` and `metadata`, or `ename` and `evalue`."""
+
+
+def compared(outputs: Sequence[Output]) -> list[Output]:
+    """The outputs without those that say how a run stood when the page was saved."""
+    return [each for each in outputs if not _is_in_words(each)]
+
+
+def _is_in_words(output: Output) -> bool:
+    if output.get("metadata") == IN_WORDS:
+        return True
+    # A tool took the metadata away.
+    return 'class="agentnb-beside"' in _joined(output.get("data", {}).get("text/html", ""))
 
 
 def differences(

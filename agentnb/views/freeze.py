@@ -20,6 +20,8 @@ from agentnb.files import read_file, replace_file
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 LIVE_VIEW: dict[str, Any] = {"agentnb": {"view": "live"}}
 """Metadata that marks an output as a live view of this package."""
+IN_WORDS: dict[str, Any] = {"agentnb": {"view": "in words"}}
+"""Marks the words beside one. They may say how a run stood, so no comparison looks at them."""
 
 _WIDGET_STATE = "application/vnd.jupyter.widget-state+json"
 _MODEL = "IPY_MODEL_"

@@ -37,10 +37,11 @@ def test_live_view_comes_first_and_its_output_holds_the_view_alone(kernel: Kerne
     assert shown.stderr == ""
 
 
-def test_background_cell_has_the_live_view_and_one_line(kernel: Kernel) -> None:
+def test_background_cell_has_the_live_view_one_line_and_the_run_in_words(kernel: Kernel) -> None:
     shown = kernel.ok("%%spawn --bg -o run\nPlan")
 
-    assert shown.order == ["view"]
+    assert shown.order == ["view", "display"]
+    assert "agentnb-beside" in shown.displays[0]["text/html"]
     assert len(shown.stdout.splitlines()) == 1
     kernel.ok("result = run.result()")
 
@@ -77,7 +78,6 @@ def test_cell_that_blocks_has_the_live_view_too(kernel: Kernel, blocks: str) -> 
 @pytest.mark.parametrize(
     "call",
     [
-        "panel()",
         "tree_view()",
         "budget_slider()",
         "budget_number()",
@@ -93,6 +93,18 @@ def test_view_as_the_value_of_a_cell_shows_the_view_alone(kernel: Kernel, call: 
     assert shown.order == ["view"]
     assert set(shown.views[0][0]) == {VIEW}
     assert shown.result == ""
+    assert shown.unstable == []
+
+
+def test_panel_of_an_ended_run_is_followed_by_the_same_words_in_each_replay(
+    kernel: Kernel,
+) -> None:
+    kernel.ok("run = session.spawn('Plan'); result = run.result()")
+
+    shown = kernel.ok("run.panel()")
+
+    assert shown.order == ["view", "display"]
+    assert shown.displays[0]["text/plain"].startswith("✓ completed: ")
     assert shown.unstable == []
 
 
@@ -120,7 +132,7 @@ def test_view_that_cannot_be_made_is_told_in_a_line_and_takes_nothing_away() -> 
 def test_interrupt_while_the_live_view_is_made_stops_the_run(kernel: Kernel) -> None:
     kernel.ok(
         "import agentnb.notebook.magics as magics; was = magics.show_live_view",
-        "def interrupted(run): raise KeyboardInterrupt",
+        "def interrupted(run, **_): raise KeyboardInterrupt",
         "magics.show_live_view = interrupted",
         "async def forever():\n    import asyncio\n    await asyncio.Event().wait()",
         "agentnb.configure(provider=agentnb.ScriptedProvider("

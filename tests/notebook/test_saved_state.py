@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from nbclient import NotebookClient
 
+from agentnb.views.freeze import IN_WORDS
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.kernel import DEADLINE_S
 from tests.notebook.saved import code, notebook
@@ -107,6 +108,14 @@ class Page:
         (header,) = [text for text in texts if "agentnb-run-status" in text]
         return header
 
+    def words(self, cell: str) -> str:
+        """What stands beside a cell's live view, for a page that shows none."""
+        (said,) = [o.data["text/plain"] for o in self._outputs_in_words(cell)]
+        return str(said)
+
+    def _outputs_in_words(self, cell: str) -> list[Any]:
+        return [o for o in self._cells[cell].outputs if o.get("metadata") == IN_WORDS]
+
     def buttons(self, cell: str) -> list[bool]:
         """Whether each can be pressed."""
         return [not m["disabled"] for m in self.view(cell) if m["model"] == "ButtonModel"]
@@ -134,6 +143,20 @@ def test_saved_tree_is_that_of_the_record(page: Page, cell: str) -> None:
     assert {row["path"]: row["status"] for row in frame["agents"]} == record["agents"]
     assert f"<strong>{record['status']}</strong>" in page.header(cell)
     assert page.buttons(cell) == [False, False]
+
+
+@pytest.mark.parametrize("cell", ["cancelled", "in bg", "map", "open"])
+def test_words_beside_a_view_are_those_of_the_record(page: Page, cell: str) -> None:
+    record = page.records[cell.replace(" ", "-")]
+    begun = [status for status in record["agents"].values() if status != "skipped"]
+    counts = f"{len(begun)} agents: "
+
+    line, *rest = page.words(cell).splitlines()
+
+    assert line.partition(" ")[2].startswith(record["status"])
+    assert counts in line or cell == "open", "that one has gone on since"
+    assert (["row", "status", "answer"] in [row.split() for row in rest]) == (cell == "map")
+    assert ("as of" in line) == (cell == "open")
 
 
 def test_saved_map_has_its_answers(page: Page) -> None:

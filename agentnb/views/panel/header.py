@@ -58,7 +58,7 @@ class _Facts(HtmlPart):
 
 def status_markup(status: AgentStatus, *, is_paused: bool = False) -> str:
     """A status as a glyph and a word."""
-    glyph, word = (_PAUSED_GLYPH, PAUSED) if is_paused else (GLYPHS[status], str(status))
+    glyph, word = _glyph_and_word(status, is_paused=is_paused)
     return (
         f'<div role="status" class="agentnb-run-status" '
         'style="line-height:1.6;white-space:nowrap">'
@@ -66,13 +66,23 @@ def status_markup(status: AgentStatus, *, is_paused: bool = False) -> str:
     )
 
 
+def status_in_words(summary: Summary) -> str:
+    """`✓ completed`."""
+    is_paused = summary.is_paused and not summary.done
+    return " ".join(_glyph_and_word(summary.status, is_paused=is_paused))
+
+
+def _glyph_and_word(status: AgentStatus, *, is_paused: bool) -> tuple[str, str]:
+    return (_PAUSED_GLYPH, PAUSED) if is_paused else (GLYPHS[status], str(status))
+
+
 def facts_markup(summary: Summary) -> str:
     """The rest of the header: facts in a row that wraps in a narrow cell."""
     facts = (
         ("asked", counted(summary.questions, "question") if summary.questions else ""),
         ("time", clock(summary.at_s)),
-        ("agents", _agents(summary)),
-        ("tokens", _used(summary)),
+        ("agents", agents_in_words(summary)),
+        ("tokens", used_in_words(summary)),
         ("cache", cache_words(summary.usage)),
         ("cost", _short(summary.cost)),
         ("doing", summary.doing),
@@ -86,7 +96,8 @@ def facts_markup(summary: Summary) -> str:
     )
 
 
-def _used(summary: Summary) -> str:
+def used_in_words(summary: Summary) -> str:
+    """What of the budget is used."""
     if summary.unit == TOKENS:
         return counted(summary.tokens_used, "token")
     return share_in_words(summary.tokens_used, summary.budget_total, summary.unit)
@@ -97,7 +108,7 @@ def _short(cost: str) -> str:
     return "unpriced" if cost.startswith("unpriced") else cost
 
 
-def _agents(summary: Summary) -> str:
+def agents_in_words(summary: Summary) -> str:
     """`5 agents: 2 running, 3 completed`, in the order of the statuses."""
     counts = [(status, summary.by_status.get(status, 0)) for status in AgentStatus]
     listed = ", ".join(f"{count:,} {status}" for status, count in counts if count)

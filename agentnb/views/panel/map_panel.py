@@ -18,6 +18,7 @@ from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.widgets import HtmlPart, text
 from agentnb.views.panel.wire import Frame, Summary
+from agentnb.views.table import Table
 
 
 class MapPanel(RunPanel):
@@ -36,7 +37,11 @@ class MapPanel(RunPanel):
         with publisher.lock:  # all parts begin with the same frame
             table = MapTable(publisher, shape, can_answer=True)
             line = MapLine(publisher, MapWatch(publisher.bus, shape))
+            self._rows = table
             super().__init__(publisher, line, table, **traits)
+
+    def _table(self) -> Table | None:
+        return self._rows.first_rows()
 
 
 class MapLine(HtmlPart):

@@ -25,6 +25,7 @@ from agentnb.views.panel.wire import (
     MapRow,
     SavedFrame,
 )
+from agentnb.views.table import ROWS, Table
 
 _ANSWER_LENGTH = 160
 _LABEL_LENGTH = 120
@@ -103,6 +104,20 @@ class MapTable(TreeView):
         labels = cast(MapFrameMessage, frame).get("labels", [])[:MOST_SAVED]
         shape = {"rows": MOST_SAVED, "labels": labels}
         return cast(SavedFrame, {**frame, **shape, "agents": agents, "left_out": more})
+
+    def first_rows(self) -> Table:
+        """The first rows: a line for each row and judge, with its status and its answer."""
+        judges = self._shape.judges
+        lines = []
+        for number in range(1, min(self._shape.rows, ROWS) * judges + 1):
+            at, judge = divmod(number - 1, judges)
+            label = self._shape.labels[at] if self._shape.labels else str(at + 1)
+            agent = self.publisher.fold.tree.agent_at(str(number))
+            status = AgentStatus.PENDING if agent is None else agent.status
+            answer = "" if agent is None else agent.answer or agent.error or ""
+            name = f"{label} ({judge + 1})" if judges > 1 else label
+            lines.append((name, str(status), short_answer(answer)))
+        return Table(("row", "status", "answer"), lines, length=self._shape.rows * judges)
 
     def _row(self, path: str, row: AgentRow) -> AgentRow:
         sent = cast(MapRow, {**row, "path": path})

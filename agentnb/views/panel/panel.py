@@ -11,6 +11,7 @@ from typing import Any
 
 from ipywidgets import Box, DOMWidget, Layout, VBox
 
+from agentnb.views.panel.beside import Beside
 from agentnb.views.panel.controls import (
     BudgetBar,
     BudgetNumber,
@@ -25,6 +26,7 @@ from agentnb.views.panel.question import BudgetQuestion
 from agentnb.views.panel.tree_view import TreeView
 from agentnb.views.panel.widgets import ClosableWidget, RunWidget
 from agentnb.views.panel.wire import Frame
+from agentnb.views.table import Table
 
 
 class _Top(RunWidget, Box):
@@ -87,9 +89,18 @@ class RunPanel(ClosableWidget, VBox):
             parts = [*_parts(publisher), *(body or [TreeView(publisher, can_answer=True)])]
             if publisher.kept is not None and publisher.kept.footer:
                 parts.append(Footer(publisher))
+        self._publisher = publisher
         layout = Layout(width="100%", overflow="visible")
         super().__init__(parts, **{"layout": layout, **traits})
         self.add_class("agentnb-panel")
+
+    def _ipython_display_(self) -> None:
+        super()._ipython_display_()
+        Beside(self._publisher, self._table)
+
+    def _table(self) -> Table | None:
+        """What a page without the live view shows below a line on the run."""
+        return None
 
 
 def _parts(publisher: FramePublisher) -> list[DOMWidget]:

@@ -13,7 +13,8 @@ from typing import Any
 
 from ipywidgets import DOMWidget
 
-from agentnb.views.freeze import LIVE_VIEW, WIDGET_VIEW
+from agentnb.views.freeze import IN_WORDS, LIVE_VIEW, WIDGET_VIEW
+from agentnb.views.front_end import wanted_display
 
 _shown: dict[str, None] = {}
 """Display ids of this process's live views, in order."""
@@ -42,6 +43,27 @@ def show_beside(bundle: Mapping[str, str]) -> None:
     html = f'<div class="agentnb-repeats-board">{bundle["text/html"]}</div>'
     show: Any = display
     show({**bundle, "text/html": html}, raw=True)
+
+
+def show_in_words(bundle: Mapping[str, str], display_id: str | None) -> str:
+    """Display the words beside a live view, or replace them; on any thread.
+
+    Args:
+        bundle: The words.
+        display_id: Of the output to replace; `None` for a new one in the running cell.
+
+    Returns:
+        The output's display id.
+    """
+    from IPython.display import display, update_display
+
+    is_new = display_id is None
+    display_id = display_id or f"agentnb-words-{next(_numbers)}"
+    if wanted_display() == "text":
+        bundle = {"text/plain": bundle["text/plain"]}
+    show: Any = display if is_new else update_display
+    show(bundle, raw=True, metadata=IN_WORDS, display_id=display_id)
+    return display_id
 
 
 def is_any_displayed() -> bool:

@@ -27,6 +27,7 @@ from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.module import ENTRY, joined_module, style
+from agentnb.views.panel.renewal import Renewal
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from agentnb.views.panel.widgets import RunWidget
@@ -47,8 +48,6 @@ MOST_VIEWS = 64
 """Most views of one `TreeView`, on all pages together."""
 MOST_SAVED = 1_000
 """Most agents, or rows of a map, in the frame that a notebook is saved with."""
-SAVE_EVERY_S = 30.0
-"""How often that frame is renewed while a run is running."""
 
 
 class TreeView(RunWidget, anywidget.AnyWidget):
@@ -84,9 +83,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
-        self._saved: tuple[AgentStatus, bool] | None = None
-        self._saved_at_s = 0.0
-        """When the snapshot was sent last, by the clock of `time.monotonic`."""
+        self._renewal = Renewal()
         self._notices: Sequence[str] = ()
         self._questions: dict[str, QuestionRow] = {}
         """The open questions, by id."""
@@ -164,16 +161,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self.send(message)
 
     def _save(self, summary: Summary, *, is_first: bool) -> None:
-        """Send the snapshot again where its run has changed enough: a page may be saved any time.
-
-        At once when the run has ended or is held, otherwise from time to time.
-        """
-        state = (summary.status, summary.done or summary.is_paused)
-        now_s = time.monotonic()
-        if state == self._saved and (summary.done or now_s < self._saved_at_s + SAVE_EVERY_S):
-            return
-        self._saved, self._saved_at_s = state, now_s
-        if not is_first:  # the first one is sent with the widget
+        """Send the snapshot again where its run has changed enough."""
+        if self._renewal.is_due(summary) and not is_first:  # the first is sent with the widget
             self.send_state("snapshot")
 
     def _full_frame(self) -> FrameMessage:

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from agentnb.core.events import RunPaused
-from agentnb.views.panel import frames, tree_view
+from agentnb.views.panel import frames, renewal, tree_view
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
 from agentnb.views.panel.map_table import MapTable
-from agentnb.views.panel.tree_view import SAVE_EVERY_S, TreeView
+from agentnb.views.panel.renewal import SAVE_EVERY_S
+from agentnb.views.panel.tree_view import TreeView
 from tests.support import DEADLINE_S
 from tests.views.panel.manual_run import ManualRun
 from tests.views.panel.stage import FrontEnd
@@ -32,6 +33,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(tree_view, "time", clock)
+    monkeypatch.setattr(renewal, "time", clock)
     return clock
 
 

@@ -1,0 +1,81 @@
+"""A run in words, in an output beside its live view: for a page that shows no live view.
+
+A saved notebook without the state of widgets, and a front end that cannot load them, have this. It
+is hidden while the live view before it is alive (`cell.css`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from agentnb.views.front_end import is_notebook, wanted_display
+from agentnb.views.markdown import text_html
+from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.header import agents_in_words, status_in_words, used_in_words
+from agentnb.views.panel.renewal import Renewal
+from agentnb.views.panel.show import show_in_words
+from agentnb.views.panel.wire import Frame, Summary
+from agentnb.views.table import Table
+
+_HOW = "It does not move here: in its kernel, `%spawn status` and `run.panel()` show it live."
+
+
+class Beside:
+    """Shows a run as a line, and perhaps a table, until it has ended.
+
+    Args:
+        publisher: The run's frames.
+        table: What is shown below the line; `None` for nothing.
+    """
+
+    is_read = False
+    """It shows no text of an agent."""
+
+    def __init__(
+        self, publisher: FramePublisher, table: Callable[[], Table | None] = lambda: None
+    ) -> None:
+        self._publisher, self._table = publisher, table
+        self._renewal = Renewal()
+        self._display_id: str | None = None
+        if is_notebook() and wanted_display() not in ("widget", "none"):
+            publisher.attach(self)
+
+    def show(self, frame: Frame) -> None:
+        """Show the run as it is now, if enough has changed."""
+        if self._renewal.is_due(frame.summary):
+            self._tell(frame.summary)
+
+    def read_on(self) -> None:
+        """Do nothing: it shows no text of an agent."""
+
+    def renew(self) -> None:
+        """Show the run again."""
+        self._tell(self._publisher.whole().summary)
+
+    def _tell(self, summary: Summary) -> None:
+        bundle = bundle_of(summary, self._table(), time.strftime("%H:%M"))
+        self._display_id = show_in_words(bundle, self._display_id)
+
+
+def bundle_of(summary: Summary, table: Table | None, now: str) -> Mapping[str, str]:
+    """A run in words. The same in every replay, once the run has ended.
+
+    Args:
+        summary: The run.
+        table: What is shown below the line.
+        now: The time of the day.
+    """
+    status = status_in_words(summary)
+    if not summary.done:
+        status = f"{status}, as of {now}"
+    line = f"{status}: {agents_in_words(summary)}; {used_in_words(summary)}."
+    lines = [line] if summary.done else [line, _HOW]
+    html = "".join(f"<div>{text_html(each)}</div>" for each in lines)
+    if table is not None:
+        lines.append(table.plain)
+        html += table.html
+    return {
+        "text/plain": "\n".join(lines),
+        "text/html": f'<div class="agentnb-beside">{html}</div>',
+    }
