@@ -708,6 +708,7 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     expect(notice).to_contain_text(re.compile(r"not live: as of \d\d:\d\d"))
     tree.item("1").click()
     expect(tree.details).to_contain_text("an agent's text is not saved in the page")
+    expect(tree.details.locator(".agentnb-text")).to_be_hidden()
     for name in ("Cancel agent", "Pause agent", "Send"):
         expect(tree.page.get_by_role("button", name=name)).to_have_count(0)
     assert tree.item("root").inner_text() == text, "no clock goes on"

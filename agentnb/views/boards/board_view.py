@@ -33,14 +33,15 @@ class BoardView(ClosableWidget, anywidget.AnyWidget):
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view.publisher.whole())
-    """All rows, read when a front end requests the state. It has no value in Python."""
+    """All rows, as they are when it is sent. It is all that a notebook saves of the board, since
+    changes are messages. It has no value in Python."""
     kind = traitlets.Unicode().tag(sync=True)
     height = traitlets.Int(0).tag(sync=True)
 
     def __init__(
         self, source: BoardSource, *, kind: str, table: Callable[[], Bundle], height: int = 0
     ) -> None:
-        self.publisher = BoardPublisher(source, self._say)
+        self.publisher = BoardPublisher(source, self._say, save=lambda: self.send_state("snapshot"))
         self._table = table
         self._is_made = False
         with self.publisher.lock:

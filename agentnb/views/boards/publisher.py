@@ -24,6 +24,7 @@ from agentnb.views.boards.wire import (
     Row,
     RowsMessage,
 )
+from agentnb.views.panel.renewal import SAVE_EVERY_S
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import Viewers
 
@@ -43,17 +44,25 @@ class BoardPublisher:
     Args:
         source: What the board reads of its session.
         say: Sends a message to the pages.
+        save: Sends all rows for a page to save: soon after a change, and then from time to time.
         clock: Returns the time in seconds; another one is for tests.
     """
 
     def __init__(
-        self, source: BoardSource, say: Say, *, clock: Callable[[], float] = time.monotonic
+        self,
+        source: BoardSource,
+        say: Say,
+        *,
+        save: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lock = threading.RLock()
         """Held while the source is read, and while the result is sent."""
         self.refused = 0
         """Number of invalid messages from pages."""
-        self._source, self._say = source, say
+        self._source, self._say, self._save, self._clock = source, say, save, clock
+        self._saved_seq = 0
+        self._saved_at_s = float("-inf")
         self._viewers = Viewers(clock)
         self._readers: dict[str, Reader] = {}
         self._rows: dict[str, Row] = {}
@@ -85,6 +94,8 @@ class BoardPublisher:
         with self.lock:
             try:
                 self._look()
+                if self._is_save_due():
+                    self._save()
                 self._trouble = ""
             except Exception as error:
                 # It may pass, like a locked file: report it once, and try again.
@@ -107,6 +118,14 @@ class BoardPublisher:
         for reader in self._readers.values():
             reader.look()
         self._known = changes  # last, so that everything is checked again after an error
+
+    def _is_save_due(self) -> bool:
+        """Whether the rows have changed since they were saved; counts as saved then."""
+        now_s = self._clock()
+        if self._seq == self._saved_seq or now_s < self._saved_at_s + SAVE_EVERY_S:
+            return False
+        self._saved_seq, self._saved_at_s = self._seq, now_s
+        return True
 
     def tell(self, line: str) -> None:
         """Show a line on all pages."""

@@ -23,6 +23,7 @@ export class Details {
   #task = new Prose("agentnb-task", "Task");
   #text = new Prose("agentnb-text", "Text of the call", { fromEnd: true });
   #textTitle = document.createTextNode("Text");
+  #textSection = section(this.#textTitle, this.#text.element);
   #prompt = new Prompt();
   #tools = new ToolCalls();
   #missingWords = document.createTextNode("");
@@ -46,7 +47,7 @@ export class Details {
       this.#task.element,
       this.#factList(),
       this.#missing,
-      section(this.#textTitle, this.#text.element),
+      this.#textSection,
       this.calls.element,
       this.#prompt.element,
       this.#tools.element,
@@ -81,11 +82,13 @@ export class Details {
   missing(words) {
     setText(this.#missingWords, words);
     this.#missing.hidden = false;
+    this.#textSection.hidden = true;
   }
 
   /** Applies a `details` message for the chosen agent. */
   take({ add, tools, ...fields }) {
     this.#missing.hidden = true;
+    this.#textSection.hidden = false;
     if (fields.reset) this.#data = { agent: fields.agent, text: "" };
     Object.assign(this.#data, fields);
     if (fields.reset) this.#tools.set(Array.isArray(tools) ? tools : []);

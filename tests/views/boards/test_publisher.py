@@ -12,6 +12,7 @@ from agentnb.core.errors import NoSuchThread
 from agentnb.views.boards.publisher import BoardPublisher, changed_rows
 from agentnb.views.boards.source import Conversation
 from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.renewal import SAVE_EVERY_S
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from tests.views.boards.some_board import Board, SomeSource, line, task_row
@@ -65,6 +66,35 @@ def test_each_frame_is_built_on_the_one_before(board: Board) -> None:
         first["seq"],
     )
     assert board.publisher.whole()["seq"] == second["seq"]
+
+
+def test_rows_are_saved_after_a_change_and_then_from_time_to_time() -> None:
+    now_s, saved = [100.0], list[list[str]]()
+    source = SomeSource(task_row(1))
+    publisher = BoardPublisher(
+        source,
+        lambda _: None,
+        save=lambda: saved.append(publisher.whole()["order"] or []),
+        clock=lambda: now_s[0],
+    )
+
+    def grow() -> None:
+        source.all.append(task_row(len(source.all) + 1))
+        source.change()
+        publisher.look()
+
+    publisher.whole()
+    publisher.look()
+    assert len(saved) == 1, "the rows that the first state has"
+    grow()
+    grow()
+    assert len(saved) == 1
+    now_s[0] += SAVE_EVERY_S
+    publisher.look()
+    publisher.look()
+
+    assert saved[1:] == [["t1", "t2", "t3"]]
+    publisher.close()
 
 
 def test_nothing_is_read_while_nothing_changes(board: Board) -> None:
