@@ -52,7 +52,7 @@ from agentnb.main_thread import MAIN
 from agentnb.modes import LIVE
 from agentnb.prices import NO_PRICES, Price
 from agentnb.record import RunRecord
-from agentnb.runtime import GONE, Runtime
+from agentnb.runtime import GONE, Runtime, at_exit
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
@@ -609,8 +609,9 @@ class Run(RunRecord, Generic[R]):
 
     def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.commands import Commands
-        from agentnb.views.panel.frames import FramePublisher
+        from agentnb.views.panel.frames import FramePublisher, show_ends
 
+        at_exit(show_ends)  # a page that is saved then has how its runs ended
         budget = self._request.budget
         return FramePublisher(
             self._bus,

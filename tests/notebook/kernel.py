@@ -188,6 +188,11 @@ class Kernel:
         self._manager.shutdown_kernel()
         return int(process.wait(DEADLINE_S))
 
+    def left(self) -> Iterator[dict[str, Any]]:
+        """The messages of a kernel that has ended which nobody has read."""
+        while self._client.iopub_channel.socket.poll(1000):
+            yield self._client.iopub_channel.get_msg(timeout=0)
+
     def _take_what_came(self) -> None:
         came = [socket for socket, _ in self._poller.poll(1000)]
         for channel in (self._client.shell_channel, self._client.iopub_channel):

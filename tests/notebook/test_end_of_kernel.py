@@ -47,3 +47,27 @@ def test_restart_and_shutdown_hang_up_on_open_runs_and_nothing_has_to_be_killed(
         assert kernel.shut_down() == 0
         server.wait_closed(2)
         server.wait_disconnected()
+
+
+def test_page_hears_of_the_end_of_open_runs_before_its_kernel_is_gone() -> None:
+    """Its last state is what a notebook saves. Not in a forked kernel, which ends in other ways."""
+    with started() as kernel:
+        kernel.ok(
+            "%load_ext agentnb",
+            "import asyncio; from agentnb.testing import Reply, ScriptedProvider",
+            "from agentnb.views.panel.frames import FramePublisher",
+            "FramePublisher._go = lambda publisher: None  # nothing is shown but at the end",
+            "async def hold(): await asyncio.Event().wait()",
+            "import agentnb",
+            "provider = ScriptedProvider([Reply('', pause=hold)])",
+            "run = agentnb.configure(provider=provider, store=None).spawn('Wait')",
+            "run.panel()",
+        )
+        assert kernel.shut_down() == 0
+        said = [message["content"] for message in kernel.left()]
+
+    states = [each["data"].get("state", {}) for each in said if "data" in each]
+    (frame,) = [state["snapshot"] for state in states if "snapshot" in state]
+    assert (frame["done"], frame["status"]) == (True, "cancelled")
+    (words,) = [each["data"]["text/plain"] for each in said if "transient" in each]
+    assert "cancelled: 1 agent" in words

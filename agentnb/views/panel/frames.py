@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import takewhile
@@ -40,6 +41,16 @@ NOTIFY_VARIABLE = "AGENTNB_NOTIFY"
 _log = logging.getLogger("agentnb")
 # Without a handler of the user's, Python would print the traceback into the running cell.
 _log.addHandler(logging.NullHandler())
+
+
+_attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
+"""Those that ever had a view."""
+
+
+def show_ends() -> None:
+    """Show the end of each run that has ended: nothing more is shown afterwards."""
+    for publisher in [*_attached]:
+        publisher.show_end(again=False)
 
 
 class View(Protocol):
@@ -172,6 +183,7 @@ class FramePublisher:
             self._tick()
             view.show(self.whole())
             self._views.append(view)
+            _attached.add(self)
             if self._thread is None and not self.done:
                 self._thread = threading.Thread(target=self._go, name="agentnb-panel", daemon=True)
                 self._thread.start()
@@ -181,16 +193,19 @@ class FramePublisher:
         with self.lock:
             self._views = [other for other in self._views if other is not view]
 
-    def show_end(self) -> None:
+    def show_end(self, *, again: bool = True) -> None:
         """Show the end of a run that has ended. When this returns, all views have it.
 
         A front end that saves what widgets show hears of a cell's widgets until the cell is idle.
         An end that nobody waited for may have come between two cells, where nbclient hears nothing.
+
+        Args:
+            again: Whether to show such an end once more.
         """
         with self.lock:  # the thread may be showing it: wait for that
             if self.bus.closed and self._views and not self.done:
                 self._tick_or_stop()
-            elif self._is_end_unseen:
+            elif self._is_end_unseen and again:
                 for view in self._views:
                     view.renew()
             self._is_end_unseen = False
