@@ -233,6 +233,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
     Args:
         publisher: The run's frames.
+        is_alone: Whether there is no tree view that brings its style.
         traits: Of its field: `layout`, `description`.
     """
 
@@ -242,13 +243,14 @@ class BudgetNumber(_BudgetControl, VBox):
     """The largest allowed total."""
     disabled = Bool(False).tag(sync=False)
 
-    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         with publisher.lock, _own_change():
             total = self._begin(publisher)
+            css = source("parts.css") if is_alone else ""
             label = "Total tokens" if self._unit == TOKENS else "Total dollars"
             traits = {"description": label, "layout": Layout(width="15em"), **traits}
             shown = self._shown(total)
-            self.field = _Field(self, value=shown, **traits)
+            self.field = _Field(self, value=shown, _css=css, **traits)
             self.line = Markup(layout=Layout(display="none", max_width="24em"))
             self._said_at = total
             layout = Layout(overflow="visible", flex="0 1 auto")
@@ -335,8 +337,7 @@ class _Field(GuardedPart, anywidget.AnyWidget):
     from_page = rules_of(FieldState)
 
     def __init__(self, whole: RunWidget, **traits: Any) -> None:
-        own = {"_esm": joined_module("text_field.js"), "_css": source("parts.css")}
-        super().__init__(whole, **own, **traits)
+        super().__init__(whole, _esm=joined_module("text_field.js"), **traits)
 
 
 class CancelButton(RunWidget, Button):

@@ -2,7 +2,8 @@
 
 anywidget takes one text, and there is no build step. So the modules keep to a plain form, which the
 linter and a test enforce: they import by name from each other, export by declaration, and use each
-top-level name once. Concatenated in the order of their imports they are one module.
+top-level name once. Concatenated in the order of their imports they are one module. Comments on
+lines of their own are left out, since a notebook saves the module with each view.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from pathlib import Path
 
 STATIC = Path(__file__).parent.parent / "static"
 ENTRY = "panel.js"
-_OWN_SHEETS = ("boards.css", "map.css", "parts.css")
+_OWN_SHEETS = ("boards.css", "map.css")
 """Sheets that only their own views need."""
 
 _IMPORT = re.compile(r'^import\s*\{[^}]*\}\s*from\s*"\./([\w-]+\.js)";\n', re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*.*?\*/[ \t]*)\n", re.MULTILINE | re.DOTALL)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|let|class)\b)", re.MULTILINE)
 
 
@@ -29,7 +31,7 @@ def joined_module(entry: str = ENTRY) -> str:
 def style(*more: str) -> str:
     """The style sheet of a run's panel, and with it others, by the names of their files."""
     names = [path.name for path in sorted(STATIC.glob("*.css")) if path.name not in _OWN_SHEETS]
-    return "\n".join(map(source, [*names, *more]))
+    return "\n".join(_COMMENT.sub("", source(name)) for name in [*names, *more])
 
 
 def in_order(entry: str) -> list[str]:
@@ -47,7 +49,7 @@ def in_order(entry: str) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    return _EXPORT.sub("", _IMPORT.sub("", source(name)))
+    return _EXPORT.sub("", _IMPORT.sub("", _COMMENT.sub("", source(name))))
 
 
 @cache

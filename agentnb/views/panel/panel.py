@@ -119,7 +119,7 @@ def _parts(publisher: FramePublisher) -> list[DOMWidget]:
     )
     pause = PauseButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
     cancel = CancelButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
-    setters = [slider, BudgetNumber(publisher)]
+    setters = [slider, BudgetNumber(publisher, is_alone=False)]
     return [
         _Top(publisher, header, bar, pause=pause, cancel=cancel, setters=setters),
         BudgetQuestion(publisher),

@@ -13,7 +13,7 @@ from traitlets import Unicode
 from agentnb.core.text import visible
 from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.messages import Guarded
-from agentnb.views.panel.module import joined_module, source
+from agentnb.views.panel.module import joined_module
 from agentnb.views.panel.show import Live
 from agentnb.views.panel.wire import Frame, Summary
 
@@ -112,14 +112,16 @@ class GuardedPart(Guarded):
 
 
 class Markup(Guarded, anywidget.AnyWidget):
-    """Shows our own markup. All foreign text in it goes through `text`: it is never markup."""
+    """Shows our own markup. All foreign text in it goes through `text`: it is never markup.
+
+    Its style (`parts.css`) is beside it, with the tree or the field: a notebook saves each copy.
+    """
 
     _esm = Unicode().tag(sync=True)
-    _css = Unicode().tag(sync=True)
     value = Unicode().tag(sync=True)
 
     def __init__(self, **traits: Any) -> None:
-        super().__init__(_esm=joined_module("markup.js"), _css=source("parts.css"), **traits)
+        super().__init__(_esm=joined_module("markup.js"), **traits)
 
 
 class HtmlPart(RunWidget, Markup):

@@ -1,12 +1,11 @@
-// The entry module for our own markup, which the kernel makes: all foreign text in it is escaped
-// there. In place of the HTML widget of ipywidgets, whose style some front ends do not know.
-
-import { make } from "./dom.js";
+// The entry module for our own markup, in which the kernel has escaped all foreign text. It is short,
+// since a notebook saves it with each part of a panel.
 
 function markup() {
   return {
     render({ model, el }) {
-      const shown = make("div", "agentnb-markup");
+      const shown = document.createElement("div");
+      shown.className = "agentnb-markup";
       const show = () => {
         shown.innerHTML = model.get("value");
       };

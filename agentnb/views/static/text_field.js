@@ -1,15 +1,17 @@
 // The entry module for a text field with a label. In place of that of ipywidgets, whose style some
 // front ends do not know. What is typed is sent when the field is left, or with Enter.
 
-import { make } from "./dom.js";
-
 function textField() {
   return {
     render({ model, el }) {
+      const label = document.createElement("label");
       const words = document.createTextNode("");
-      const field = make("input", "agentnb-text-input", { type: "text", autocomplete: "off" });
-      const label = make("label", "agentnb-text-field", {}, words, field);
+      const field = document.createElement("input");
+      label.className = "agentnb-text-field";
       label.dataset.lmSuppressShortcuts = "true";
+      label.append(words, field);
+      field.className = "agentnb-text-input";
+      field.autocomplete = "off";
       const shows = {
         description: (text) => {
           words.data = text;

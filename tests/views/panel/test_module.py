@@ -45,6 +45,18 @@ def test_joined_module_imports_nothing_and_exports_its_face_alone(entry: str) ->
     assert "export default" in joined
 
 
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_joined_module_has_its_code_without_comments(entry: str) -> None:
+    """A template over several lines could have a line that looks like a comment: there is none."""
+    joined = joined_module(entry)
+
+    assert [line for line in joined.splitlines() if line.lstrip().startswith(("//", "/*"))] == []
+    assert [line for line in joined.splitlines() if line.count("`") % 2] == []
+    for name in in_order(entry):
+        code = (STATIC / name).read_text("utf-8")
+        assert all(named in joined for named in _TOP_LEVEL.findall(code))
+
+
 def test_module_asks_no_network() -> None:
     joined = joined_module().replace("http://www.w3.org/2000/svg", "")
 
