@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-import agentnb
 from agentnb.core.errors import NoAnswer
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import AgentStatus, ToolResultBlock, ToolSpec, ToolUse
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
-from tests.support import DEADLINE_S, Tree, by_agent, requests_of, run_tree, spawn
+from tests.support import Tree, by_agent, requests_of, run_tree, spawn
 
 
 class Look:
@@ -65,16 +64,6 @@ async def test_failures_before_a_correction_count() -> None:
 
     assert isinstance(tree.error, NoAnswer)
     assert len(provider.requests) == 5
-
-
-def test_failures_of_an_earlier_task_do_not_count() -> None:
-    provider = ScriptedProvider([*[look("x")] * 3, "Gone.", look("x"), "Still gone."])
-    with agentnb.Session(provider=provider, store=None, tools=[Look()]) as session:
-        first = session.spawn("Look.")
-        first.result(DEADLINE_S)
-        result = session.thread(first.thread_id).send("Look again.").result(DEADLINE_S)
-
-    assert result.final_response == "Still gone."
 
 
 async def test_agent_that_hears_it_goes_on() -> None:
