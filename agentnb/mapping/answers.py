@@ -162,6 +162,24 @@ class Answers:
             return _STOPPED.get(self._result.status) or judge.error
         return judge.error or str(judge.status)
 
+    @property
+    def notes(self) -> Counter[str]:
+        """By note of a completed row: the number of rows that have it."""
+        record = self._result.record
+        if record is None:
+            return Counter()
+        notes = record.notes
+        return Counter(
+            note
+            for judges in self.rows
+            for note in dict.fromkeys(
+                note
+                for judge in judges
+                if judge.status is AgentStatus.COMPLETED
+                for note in notes.get(judge.path, ())
+            )
+        )
+
     def _row_of(self) -> dict[str, int]:
         """By path of each judge: its row."""
         return {judge.path: at for at, judges in enumerate(self.rows) for judge in judges}

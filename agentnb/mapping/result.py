@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,11 @@ class MapResult(Shown):
     def name_of(self, ours: str) -> str:
         """The name of one of our own columns in this table."""
         return self._answers.names.ours[ours]
+
+    @property
+    def notes(self) -> Counter[str]:
+        """By note of a completed row, as "may be cut": the number of rows that have it."""
+        return self._answers.notes
 
     @property
     def of_judges(self) -> Mapping[str, tuple[str, ...]]:

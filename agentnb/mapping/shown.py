@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentnb.bundles import table_bundle
-from agentnb.core.shown import Bundle
+from agentnb.core.shown import Bundle, counted
 from agentnb.mapping.answers import COST, PATH, ROW, TOKENS
 from agentnb.views.table import Table
 
@@ -19,6 +19,8 @@ ROWS = 10
 """Rows that are shown; a line below them counts the rest."""
 _COLUMNS = 8
 """Columns that are shown, besides the row's place. Those of single judges are the first to go."""
+_NOTES = 3
+"""Notes that are shown, with the number of their rows."""
 _FIGURES = frozenset({TOKENS, COST, PATH})
 """Left out: the figures in words have them."""
 
@@ -29,7 +31,9 @@ def result_bundle(result: MapResult) -> Bundle:
     if len(result.columns) - len(hidden) > _COLUMNS:
         hidden.update(*result.of_judges.values())
     columns = {name: values for name, values in result.columns.items() if name not in hidden}
-    below = ("All rows and columns are in its `df`.",) if len(result) else ()
+    below = [f"{counted(rows, 'row')}: {note}" for note, rows in result.notes.most_common(_NOTES)]
+    if len(result):
+        below.append("All rows and columns are in its `df`.")
     return _bundle(result.in_words, columns, result.places(), below)
 
 

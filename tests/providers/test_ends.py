@@ -237,3 +237,20 @@ def test_note_of_an_end_is_shown_wherever_a_person_looks(
                 assert record.agent("root").notes == (MAY_BE_CUT,)
                 assert list(record.notes["root"]) == [MAY_BE_CUT]
                 assert "may be cut" in json.dumps(record.to_json())
+
+
+def test_note_of_a_rows_end_is_shown_below_the_maps_table(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    with (
+        serving(monkeypatch, lambda _: reply(dialect, None, "Hi")),
+        agentnb.Session(model=MODELS[dialect], store=None) as session,
+    ):
+        result = session.map(["a", "b", "c"], "{{text}}?", judges=2).result()
+
+        shown = result._repr_mimebundle_()
+
+    assert result.notes == {MAY_BE_CUT: 3}
+    assert result.df["error"].isna().all()
+    for form in ("text/plain", "text/html"):
+        assert f"3 rows: {MAY_BE_CUT}" in shown[form]
