@@ -287,6 +287,7 @@ def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenB
     assert table.is_visible(), "while it waits for an answer"
     expect(notice).to_contain_text("No kernel answers", timeout=20_000)
     assert table.is_visible()
+    expect(board.page.locator("main")).not_to_contain_text("Loading")
     expect(board.page.get_by_role("textbox").last).to_be_disabled()
 
     board.page.evaluate("page.model.tell({ type: 'notice', line: 'late' })")
@@ -311,3 +312,5 @@ def test_closed_kernel_is_said_once_and_nothing_can_be_written(open_board: OpenB
         assert board.listbox.bounding_box() == height
         board.listbox.press("End")  # the rows can still be scrolled
         expect(board.chosen).to_have_attribute("aria-posinset", "5")
+        expect(board.page.locator("main")).to_contain_text("is not saved in the page")
+        expect(board.page.locator("main")).not_to_contain_text("Loading")

@@ -20,6 +20,7 @@ from agentnb.core.questions import BUDGET
 from agentnb.core.types import AgentStatus
 from agentnb.views.figures.words import counted
 from agentnb.views.panel.asked import question_row, value_of
+from agentnb.views.panel.beside import Beside
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.commands import Commands, Made
 from agentnb.views.panel.details import Details
@@ -107,6 +108,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         if self.comm is not None:
             self.publisher.viewers.gone(self.model_id)
         super().close()
+
+    def _ipython_display_(self) -> None:
+        super()._ipython_display_()
+        Beside(self.publisher)
 
     # -- out --------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import { BoardLine } from "./board_line.js";
 import { LiveBlock } from "./board_live.js";
 import { boardWords, makeBoardMark } from "./board_rows.js";
 import { make, makeButton, setAttribute, setText } from "./dom.js";
-import { counted } from "./format.js";
+import { counted, waitingWords } from "./format.js";
 
 const LONGEST_MESSAGE = 100_000;
 const NEAR_LOG_END = 24;
@@ -22,6 +22,7 @@ export class ConversationPane {
   most = FIRST_MESSAGES;
   #n = null;
   #isNew = true;
+  #isOff = false;
   #lines = new Map();
   #order = [];
   #onAgain;
@@ -99,7 +100,7 @@ export class ConversationPane {
     this.#lines.clear();
     this.#log.replaceChildren();
     this.#live.clear();
-    this.#say(thread === null ? "" : "Loading …");
+    this.#sayWaiting();
     this.#composer.about(thread);
     setText(this.#name, "");
     setText(this.#status, "");
@@ -164,7 +165,10 @@ export class ConversationPane {
 
   /** Disables the controls: the kernel is gone. */
   turnOff(isOff = true) {
+    this.#isOff = isOff;
     this.#composer.turnOff(isOff);
+    for (const line of this.#lines.values()) line.turnOff(isOff);
+    if (this.#isNew) this.#sayWaiting();
     this.#aloud.disabled = this.#older.disabled = isOff;
     if (isOff) this.#live.stop();
   }
@@ -173,7 +177,9 @@ export class ConversationPane {
     for (const line of Array.isArray(lines) ? lines : []) {
       if (!this.#lines.has(line.id)) {
         const onCalls = (run) => this.#onCalls(this.thread, run);
-        this.#lines.set(line.id, new BoardLine(onCalls));
+        const made = new BoardLine(onCalls);
+        made.turnOff(this.#isOff);
+        this.#lines.set(line.id, made);
       }
       this.#lines.get(line.id).show(line);
     }
@@ -192,6 +198,10 @@ export class ConversationPane {
       if (element === next) next = next.nextSibling;
       else this.#log.insertBefore(element, next);
     }
+  }
+
+  #sayWaiting() {
+    this.#say(this.thread === null ? "" : waitingWords(this.#isOff, "a conversation is"));
   }
 
   #readOlder() {

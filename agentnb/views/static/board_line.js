@@ -3,9 +3,12 @@
 
 import { richNodes } from "./board_rich.js";
 import { make, setText } from "./dom.js";
+import { waitingWords } from "./format.js";
 import { ToolCalls } from "./tool_calls.js";
 
 const KINDS = { note: "note", task_assignment: "assignment", task_completion: "completion" };
+
+const TOOLS = "tool calls are";
 
 export class BoardLine {
   #line = null;
@@ -13,6 +16,7 @@ export class BoardLine {
   #words = {};
   #body = make("div", "agentnb-line-body", { dir: "auto" });
   #tools = null;
+  #isOff = false;
   element;
 
   /** `onCalls(run)` requests the tool calls of a run. */
@@ -52,6 +56,13 @@ export class BoardLine {
     if (line.tools) this.#offerTools(line);
   }
 
+  /** Says that unread tool calls will not come: the kernel is gone. */
+  turnOff(isOff) {
+    this.#isOff = isOff;
+    const note = this.#tools?.note;
+    if (note?.data) setText(note, waitingWords(isOff, TOOLS));
+  }
+
   takeCalls(tools) {
     this.#tools?.calls.set(Array.isArray(tools) ? tools : []);
     if (this.#tools) setText(this.#tools.note, tools?.length ? "" : "No longer available.");
@@ -60,7 +71,7 @@ export class BoardLine {
   #offerTools({ tools, run }) {
     if (!this.#tools) {
       const title = document.createTextNode("");
-      const note = document.createTextNode("Loading …");
+      const note = document.createTextNode(waitingWords(this.#isOff, TOOLS));
       const calls = new ToolCalls();
       const box = make(
         "details",

@@ -4,7 +4,7 @@
 import { Composer } from "./board_composer.js";
 import { BOARD_STATUSES, boardWords, makeBoardMark } from "./board_rows.js";
 import { make, makeButton, setText } from "./dom.js";
-import { counted } from "./format.js";
+import { counted, waitingWords } from "./format.js";
 import { Prose } from "./prose.js";
 
 const LONGEST_NOTE = 20_000;
@@ -15,6 +15,7 @@ export class TaskPane {
   #task = null;
   #onStatus;
   #isOff = false;
+  #isNew = true;
   #words = {};
   #mark = makeBoardMark();
   #status = make("select", "agentnb-calls-select");
@@ -84,9 +85,10 @@ export class TaskPane {
   begin(id) {
     this.id = id;
     this.#task = null;
+    this.#isNew = true;
     this.#inner.hidden = true;
     this.#composer.about(id);
-    this.#say(id === null ? "Select a task to open it." : "Loading …");
+    this.#sayWaiting();
     setText(this.#error, "");
   }
 
@@ -94,6 +96,7 @@ export class TaskPane {
   take({ id, task }) {
     if (id !== this.id) return false;
     this.#task = task;
+    this.#isNew = false;
     this.#inner.hidden = !task;
     this.#say(task ? "" : "This task no longer exists.");
     if (!task) return true;
@@ -125,6 +128,7 @@ export class TaskPane {
   turnOff(isOff = true) {
     this.#isOff = isOff;
     this.#composer.turnOff(isOff);
+    if (this.#isNew) this.#sayWaiting();
     this.#update();
   }
 
@@ -155,6 +159,11 @@ export class TaskPane {
     // Not disabled for a completed task: a button that was just pressed would lose the focus.
     this.#complete.setAttribute("aria-disabled", String(isDone || this.#isOff));
     this.#complete.disabled = this.#isOff;
+  }
+
+  #sayWaiting() {
+    const words = waitingWords(this.#isOff, "a task's text is");
+    this.#say(this.id === null ? "Select a task to open it." : words);
   }
 
   #say(words) {

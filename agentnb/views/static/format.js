@@ -18,6 +18,11 @@ export function shortCount(count) {
   return number.toFixed(0);
 }
 
+/** While something is on its way; `isOff` when no kernel can send it. `what`: "a task's text is". */
+export function waitingWords(isOff, what) {
+  return isOff ? `No kernel answers, and ${what} not saved in the page.` : "Loading …";
+}
+
 /** `~1.2k` while it is an estimate. */
 export function tokenCount(tokens, estimated) {
   return (estimated ? "~" : "") + shortCount(tokens);
