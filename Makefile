@@ -36,6 +36,7 @@ javascript: node_modules
 
 node_modules: package.json
 	npm install --ignore-scripts --no-package-lock --no-audit --no-fund
+	npm run front-ends
 
 notebooks:
 	$(PYTHON) -m pytest notebooks

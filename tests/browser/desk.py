@@ -72,6 +72,7 @@ _PATIENT = """
     const timeout = AbortSignal.timeout;
     AbortSignal.timeout = ms => timeout.call(AbortSignal, Math.max(ms, 240_000));
 """
+KERNEL = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
 LIGHT, DARK = "JupyterLab Light", "JupyterLab Dark"
 
 
@@ -124,11 +125,7 @@ class Desk:
             own_kernel: Whether it gets a new kernel that no later test gets: it changes what stays.
         """
         made = saved.notebook(*[saved.code("".join(source)) for source in cells])
-        made["metadata"]["kernelspec"] = {
-            "name": "python3",
-            "display_name": "Python 3 (ipykernel)",
-            "language": "python",
-        }
+        made["metadata"]["kernelspec"] = KERNEL
         if self._is_untouched:
             self._is_untouched = False
             kernel = None if own_kernel else self._kernel

@@ -73,11 +73,18 @@ class LabServer:
     Args:
         url: Its address, without a slash at the end.
         folder: The folder that it serves.
+        home: The folder of everything else that it reads and writes.
     """
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, home: Path) -> None:
+        self._home = home
         self.url = url
         self.folder = folder
+
+    @property
+    def data(self) -> Path:
+        """Its data folder, which has the signatures of the notebooks that it trusts."""
+        return self._home / "jupyter_data_dir"
 
     @property
     def kernels(self) -> list[str]:
@@ -138,7 +145,7 @@ def a_lab(
     )
     said = _Listener(process)
     try:
-        server = LabServer(said.url(), folder)
+        server = LabServer(said.url(), folder, home)
         yield server
         server.end_kernels()
     finally:

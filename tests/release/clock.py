@@ -102,7 +102,7 @@ def _timed(folder: Path, wheels: Path, page: Page) -> Iterator[Step]:
         yield clock.at("JupyterLab is up", "" if is_up else "it did not start")
         if is_up:
             yield from _in_the_page(
-                page, LabServer(url.split("/lab")[0], clone / _FOLDER), url, clock
+                page, LabServer(url.split("/lab")[0], clone / _FOLDER, clone), url, clock
             )
     rest.join(_DEADLINE_S)  # the output ends when the server has ended
 

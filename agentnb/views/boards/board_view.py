@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,12 +13,22 @@ from agentnb.core.shown import Bundle
 from agentnb.views.boards.publisher import BoardPublisher
 from agentnb.views.boards.source import BoardSource
 from agentnb.views.boards.wire import BoardMessage, checked_command
+from agentnb.views.front_end import shell_at_hand
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.show import show_beside, show_live
 from agentnb.views.panel.widgets import ClosableWidget
 
 ENTRY = "board_panel.js"
+
+_displayed: weakref.WeakSet[BoardView] = weakref.WeakSet()
+"""The boards of this kernel's cells."""
+
+
+def _catch_up(*_: object) -> None:
+    """Save what a cell has changed before it is idle: then a front end may save its page."""
+    for board in [*_displayed]:
+        board.publisher.catch_up()
 
 
 class BoardView(ClosableWidget, anywidget.AnyWidget):
@@ -54,10 +65,14 @@ class BoardView(ClosableWidget, anywidget.AnyWidget):
     def _ipython_display_(self) -> None:
         show_live(self)
         show_beside(self._table())
+        _displayed.add(self)
+        if (shell := shell_at_hand()) is not None:
+            shell.events.register("post_run_cell", _catch_up)  # does nothing the second time
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
         # Garbage collection may close a widget again, on any thread, which must not wait here.
+        _displayed.discard(self)
         if self.comm is not None:
             self.publisher.close()
         super().close()

@@ -104,6 +104,13 @@ class BoardPublisher:
                     self._trouble = line
                     self.tell(line)
 
+    def catch_up(self) -> None:
+        """Send and save at once what has changed: no page may be there that asks for it."""
+        with self.lock:
+            if not self._is_closed:
+                self._saved_at_s = float("-inf")
+                self.look()
+
     def _look(self) -> None:
         changes = self._source.changes()
         if changes == self._known:

@@ -251,10 +251,12 @@ class FramePublisher:
         while True:
             self._wait()
             with self.lock:
+                # Before its messages go out: a cell that begins to wait afterwards hears none.
+                was_awaited = self._is_awaited()
                 if self._views:
                     self._tick_or_stop()
                 if self.done or not self._views:
-                    self._is_end_unseen = self.done and not self._is_awaited()
+                    self._is_end_unseen = self.done and not was_awaited
                     self._thread = None
                     return
             time.sleep(FRAME_S)

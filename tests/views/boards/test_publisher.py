@@ -94,7 +94,15 @@ def test_rows_are_saved_after_a_change_and_then_from_time_to_time() -> None:
     publisher.look()
 
     assert saved[1:] == [["t1", "t2", "t3"]]
+    grow()
+    publisher.catch_up()
+    publisher.catch_up()
+    assert saved[2:] == [["t1", "t2", "t3", "t4"]]
     publisher.close()
+    source.all.clear()
+    source.change()
+    publisher.catch_up()
+    assert len(saved) == 3, "it is closed"
 
 
 def test_nothing_is_read_while_nothing_changes(board: Board) -> None:

@@ -117,13 +117,19 @@ def test_end_is_shown_before_the_wait_for_the_run_is_over(run: ManualRun, saved:
     assert kept["done"] is True
 
 
-@pytest.mark.parametrize("is_awaited", [False, True])
+@pytest.mark.parametrize("awaited", ["never", "always", "while the end is sent"])
 def test_end_between_two_cells_is_sent_again_when_somebody_asks(
-    run: ManualRun, monkeypatch: pytest.MonkeyPatch, is_awaited: bool
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch, awaited: str
 ) -> None:
     """nbclient hears a widget only while a cell runs."""
     monkeypatch.setattr(frames, "FRAME_S", 0)
-    view = TreeView(FramePublisher(run.bus, is_awaited=lambda: is_awaited))
+
+    def is_awaited() -> bool:
+        return awaited == "always" or (awaited != "never" and view.publisher.done)
+
+    publisher = FramePublisher(run.bus, is_awaited=lambda: False)
+    view = TreeView(publisher)
+    publisher._is_awaited = is_awaited
     thread = view.publisher._thread
     assert thread is not None
     run.completed("root").ended()
@@ -133,7 +139,7 @@ def test_end_between_two_cells_is_sent_again_when_somebody_asks(
     for _ in range(2):
         view.publisher.show_end()
 
-    assert [said["snapshot"]["done"] for said in page.messages] == [True] * (not is_awaited)
+    assert [said["snapshot"]["done"] for said in page.messages] == [True] * (awaited != "always")
     view.close()
 
 
