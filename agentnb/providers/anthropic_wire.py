@@ -396,7 +396,7 @@ _OF_UNKNOWN = frozenset(("type", "input"))
 def _part_of(start: Mapping[str, Any]) -> _Part:
     """Make the part for a content block's start."""
     own = _OWN_FIELDS.get(start["type"], _OF_UNKNOWN)
-    others = KeptFields(own)
+    others = KeptFields(own, has_pieces=False)  # a delta has a whole entry
     others.keep(start)
     kept = {name: start[name] for name in own if name in start and name != "input"}
     if kept["type"] in ("text", "thinking"):

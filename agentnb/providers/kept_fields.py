@@ -3,7 +3,8 @@
 Servers add fields of their own and want them back, as OpenRouter its `reasoning_details`, LiteLLM
 its `thinking_blocks` and Gemini's bridge its `extra_content`. In a stream they come in pieces:
 texts are joined, objects merged, lists appended to. An entry of a list continues the one before it
-if both have the same `index` and `type`; without an `index`, if nothing says that it is another.
+if both have the same `index` and `type`; without an `index`, if nothing says that it is another:
+two entries of one piece are one only if all they have are texts in pieces.
 Any other value replaces the one before it. So does a text that comes whole with each piece, under a
 name that is none of a text in pieces.
 
@@ -32,6 +33,8 @@ _GROWS = frozenset(
     ("arguments", "content", "data", "reasoning", "signature", "summary", "text", "thinking")
 )
 """Fields that come in pieces, of which two may be alike."""
+_TELLS_APART = (*sorted(_WHOLE), "title", "uri", "url")
+"""Fields that differ between two entries."""
 _SEALED = re.compile("encrypted|redacted")
 """Types of entries that come in pieces only under an index: joined for nothing they are lost."""
 
@@ -45,10 +48,11 @@ class KeptFields:
 
     Args:
         known: The names of the fields that are read elsewhere, or are not to go back.
+        has_pieces: Whether the entries of lists come in pieces.
     """
 
-    def __init__(self, known: frozenset[str]) -> None:
-        self._known = known
+    def __init__(self, known: frozenset[str], *, has_pieces: bool = True) -> None:
+        self._known, self._has_pieces = known, has_pieces
         self._fields: dict[str, Any] = {}
         self._room = MOST_IN_EVENT
         """Characters that are left."""
@@ -87,8 +91,7 @@ class KeptFields:
         elif kind is dict and type(new) is dict:
             self._merge(old, new)
         elif kind is list and type(new) is list:
-            for item in new:
-                self._append(old, item)
+            self._extend(old, new)
         else:
             return self._begun(new)
         return old
@@ -114,16 +117,17 @@ class KeptFields:
             self._merge(begun, new)
             return begun
         items: list[Any] = []
-        for item in new:
-            self._append(items, item)
+        self._extend(items, new)
         return items
 
-    def _append(self, items: list[Any], new: Any) -> None:
-        last = _continued(items, new) if type(new) is dict else None
-        if last is not None:
-            self._merge(last, new)
-        elif self._room >= 0:
-            items.append(self._begun(new))
+    def _extend(self, items: list[Any], piece: list[Any]) -> None:
+        for at, new in enumerate(piece):
+            is_entry = self._has_pieces and type(new) is dict
+            last = _continued(items, new) if is_entry and (not at or _only_grows(new)) else None
+            if last is not None:
+                self._merge(last, new)
+            elif self._room >= 0:
+                items.append(self._begun(new))
 
 
 class _Text:
@@ -165,8 +169,15 @@ def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if any(str(last.get(name) or "") for name in _LAST):
         return None
-    is_same = all(last[name] == new[name] for name in _WHOLE if last.get(name) and new.get(name))
-    return last if is_same else None
+    for name in _TELLS_APART:
+        if last.get(name) and new.get(name) and str(last[name]) != str(new[name]):
+            return None
+    return last
+
+
+def _only_grows(new: dict[str, Any]) -> bool:
+    """Whether all that an entry has can be a further piece. An `index` tells by itself."""
+    return new.get("index") is not None or _WHOLE.union(_GROWS).issuperset(new)
 
 
 def _plain(value: Any) -> Any:

@@ -276,13 +276,15 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
 ) -> None:
     search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
     query = {"type": "input_json_delta", "partial_json": '{"query": "x"}'}
-    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"a": 1}]}
+    hits = [{"type": "web_search_result", "encrypted_content": each} for each in ("En", "Em")]
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": hits}
     said = {"type": "text", "text": "Hi", "citations": None}
-    cited = {"type": "citations_delta", "citation": {"cited_text": "x"}}
+    quotes = [{"type": "char_location", "cited_text": each} for each in "xyx"]
+    cited = [{"type": "citations_delta", "citation": quote} for quote in quotes]
     folded = {"type": "compaction", "content": "so "}
     more = {"type": "compaction_delta", "content": "far"}
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
-    blocks = [(search, query), (found,), (said, cited), (folded, more), (call,)]
+    blocks = [(search, query), (found,), (said, *cited), (folded, more), (call,)]
     events = [each for at, parts in enumerate(blocks) for each in block(at, *parts)]
     with serving(monkeypatch, raw(start(), *events, *end("tool_use"))) as server:
         message = stopped(await events_of(provider)).message
@@ -297,7 +299,7 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     assert body_of(request, server=home)["messages"][1]["content"] == [
         {**search, "input": {"query": "x"}},
         found,
-        {"type": "text", "text": "Hi", "citations": [{"cited_text": "x"}]},
+        {"type": "text", "text": "Hi", "citations": quotes},
         {"type": "compaction", "content": "so far"},
         call,
     ]

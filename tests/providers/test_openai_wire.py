@@ -813,6 +813,31 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             id="pieces of a text that are alike",
         ),
         pytest.param(
+            [
+                choice({"sources": [{"type": "url", "url": each} for each in "ab"]}),
+                choice({"sources": [{"type": "file", "path": each} for each in "cd"]}),
+                choice({"sources": [{"type": "url", "url": "e"}]}),
+                choice({"sources": [{"type": "url", "url": "f"}]}),
+            ],
+            {
+                "sources": [
+                    *[{"type": "url", "url": each} for each in "ab"],
+                    *[{"type": "file", "path": each} for each in "cd"],
+                    *[{"type": "url", "url": each} for each in "ef"],
+                ]
+            },
+            id="entries that are whole",
+        ),
+        pytest.param(
+            [
+                details(
+                    {"type": "reasoning.text", "text": "a"}, {"type": "reasoning.text", "text": "b"}
+                )
+            ],
+            {"reasoning_details": [{"type": "reasoning.text", "text": "ab"}]},
+            id="pieces that a gateway put together",
+        ),
+        pytest.param(
             [choice({"audio": None, "annotations": [1], "channel": "final", "mark": None})],
             {},
             id="what is null, and what servers refuse in a request",
