@@ -25,6 +25,7 @@ _OURS = {
     # Those of chat completions.
     "stop": "end_turn",
     "length": "max_tokens",
+    "tool_call": "tool_use",
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",
@@ -34,6 +35,7 @@ _OURS = {
     "complete": "end_turn",
     "model_length": "max_tokens",
     "token_limit": "max_tokens",
+    "max_output_tokens": "max_tokens",
     "repetition": "max_tokens",  # vLLM ends a text that turns in circles
     # Filters: of Gemini, behind bridges, GLM, Bedrock and Cohere.
     "safety": "refusal",

@@ -74,12 +74,17 @@ takes it."""
 _LONGEST_TEXT = 4_000
 """Characters of each text of a refusal that are read."""
 _MOST_SENTENCES = 50
-_SENTENCE_END = re.compile(r"(?<=[.;!?])\s+|\n+")
+_SENTENCE_END = re.compile(r"""(?<=[.;!?])\s+|\n+(?![ \t])|(?=\{['"]type['"]\s*:)""")
+"""Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
 _WORDS = ("message", "msg", "detail", "error", "errors", "metadata", "raw", "reason", "title")
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
-_REPEATED = re.compile(r"""['"](?:input|failed_generation)['"]\s*:.*?(?=\{['"]type['"]|$)""", re.S)
-"""The same within a text, as vLLM writes lists of mistakes."""
+_REPEATED = re.compile(
+    r"""['"](?:input|failed_generation)['"]\s*:.*?(?=\{['"]type['"]|$)"""
+    r"""|\binput_value=.*?(?=, input_type=|$)""",
+    re.S,
+)
+"""The same within a text, as vLLM and Pydantic write mistakes."""
 _OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
 
@@ -178,7 +183,12 @@ _UNSUPPORTED = (
     r"(?:call|combine|force|give|given|send|sent|set|specif|use)"
     r"|\bonly\b.{0,40}\bsupport"
 )
-_UNKNOWN = rf"\bun(?:known|recogni[sz]ed|expected)|\bextra\b|extra_forbidden|{_UNSUPPORTED}"
+_UNKNOWN = (
+    rf"\bun(?:known|recogni[sz]ed|expected)|\bextra\b|extra_forbidden|{_UNSUPPORTED}"
+    r"|\billegal\b|\binvalid (?:field|property|parameter|argument|key|attribute)\b"
+    r"|\bremove\b|\b(?:should|must) not be (?:a|in|set|sent|given|provided|included|present|used"
+    r"|specified)\b|\b(?:response|output|read)[- ]only\b|\bdoes not match any of\b"
+)
 """Of a field that is named as one."""
 _NEEDED = (
     r"\bmissing\b|\b(?:is|are|be|field|parameter|property|argument) required\b"
@@ -194,8 +204,8 @@ _MISSED = (
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(
     r"(?i)\b(?:expected (?:one|any) of|must be one of|did you mean"
-    r"|(?:supported|allowed|valid|accepted|known|permitted) (?:ones|values|parameters|fields|keys"
-    r"|options|properties))\b.*"
+    r"|(?:supported|allowed|valid|accepted|known|permitted|expected) (?:ones|values|parameters"
+    r"|fields|keys|options|properties|tags))\b(?:(?!\bbut got\b).)*"
 )
 """Begins a list of what would be taken: it refuses nothing."""
 
@@ -229,7 +239,16 @@ def _name(part: str) -> str:
         r"\b(?:field|parameter|argument|property|key|keyword|input|attribute)s?"
         r"(?: supplied)?:?\s+"
     )
-    return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w.\[-])|^{name}:)"
+    return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w\[-]|\.\w)|^{name}:)"
+
+
+def _thinking_block(types: str) -> str:
+    """Matches what a message holds: a request may also have a field `thinking`."""
+    quoted = rf"['\"`]{types}['\"`]"
+    return (
+        rf"\bblock(?:s| type)?:? ['\"`]?{types}\b|\b{types}['\"`]? (?:content )?blocks?\b"
+        rf"|\btag {quoted}|\bmessages[.\[]\d.*{quoted}"
+    )
 
 
 _TABLE = (
@@ -239,17 +258,17 @@ _TABLE = (
         r"tool.?choice|\bnamed (?:tool|function)|\btype:? ['\"](?:tool|any)['\"]"
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
-        r"|\bonly\b.*\bauto\b",
-        unless=r"--enable-auto-tool-choice|--tool-call-parser",
+        # By servers that know its words alone.
+        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b",
     ),
     _Row(
         TOOLS,
-        r"\btools\b(?![.\[-])|\btool (?:use|usage|call(?:s|ing)?)\b"
+        r"\btools\b(?![\[-]|\.\w)|\btool (?:use|usage|call(?:s|ing)?)\b"
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
         # A tool's schema, another field beside tools, the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|parallel|image|\byour plan\b"
-        r"|does not support ['\"`][^'\"`]*['\"`] with",
+        r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
     _Row(TOOLS, _name(TOOLS)),
@@ -275,12 +294,19 @@ _TABLE = (
         unless=rf"{_OTHERWISE}|with the exception|optional|\bcontains?\b|policy|image|lacking",
     ),
     _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
-    _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value|\binput should be\b"),
+    _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
+    _Row(
+        SYSTEM,
+        r"\bmessages[.\[]0\]?\.role\b",
+        r"\binput should be\b",
+        unless=r"should be\b(?:(?!\bgot\b).)*['\"`]system['\"`]",
+    ),
     # Templates that join texts fail with Python's own words.
     _Row(
         NULL_CONTENT,
         r"\bcontent\b|\bNoneType\b",
-        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull\b|\bexpected (?:a )?str",
+        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull\b|\bexpected (?:a )?str"
+        r"|\bNone is not of type\b",
         unless=r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b",
     ),
     _Row(
@@ -290,10 +316,11 @@ _TABLE = (
         rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}",
         unless=r"(?!)",
     ),
+    _Row(UNSIGNED, _thinking_block("thinking")),
     *(
         _Row(
             limit,
-            _name(limit),
+            rf"{_name(limit)}|\b{limit.replace('_', '')}\b",
             unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
             r"|maximum|integer|float|budget_tokens",
         )
@@ -437,6 +464,7 @@ class Asking:
 
 # -- thinking that is no longer taken ------------------------------------------------------------
 
+_REFUSED_BLOCK = _Row("", _thinking_block("(?:redacted_)?thinking"), rf"{_UNKNOWN}|\binvalid\b")
 _ABOUT_THINKING = re.compile(r"(?i)\b(?:redacted_)?thinking\b")
 _ABOUT_SIGNATURE = re.compile(r"(?i)\bsignature\b|different conversation|cannot be modified")
 _MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
@@ -458,7 +486,7 @@ class RefusedThinking:
 
     def is_meant(self, complaint: Complaint, address: str, request: CompletionRequest) -> bool:
         """Whether a refusal is about thinking in the request that is still sent."""
-        if complaint.status != 400 or not any(
+        if complaint.status not in (400, 422) or not any(
             _speaks_of_thinking(sentence, request.messages) for sentence in complaint.sentences
         ):
             return False
@@ -503,6 +531,8 @@ REFUSED_THINKING = RefusedThinking()
 
 
 def _speaks_of_thinking(sentence: str, messages: tuple[Message, ...]) -> bool:
+    if _is_meant(_REFUSED_BLOCK, _LIST.sub("", sentence)):
+        return True
     if not _ABOUT_SIGNATURE.search(sentence):
         return False
     if _ABOUT_THINKING.search(sentence):

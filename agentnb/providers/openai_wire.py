@@ -118,10 +118,12 @@ def body_of(
             messages[0]["content"] = _after(request.system, messages[0]["content"])
     body: dict[str, Any] = {
         "model": request.model,
-        MAX_TOKENS if form.has(MAX_TOKENS) else MAX_COMPLETION_TOKENS: request.max_tokens,
         "messages": messages,
         "stream": True,
     }
+    if request.extra.keys().isdisjoint((MAX_TOKENS, MAX_COMPLETION_TOKENS)):
+        name = MAX_TOKENS if form.has(MAX_TOKENS) else MAX_COMPLETION_TOKENS
+        body[name] = request.max_tokens
     if form.has(STREAM_OPTIONS):
         body["stream_options"] = {"include_usage": True}
     if request.tools:

@@ -284,7 +284,13 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     folded = {"type": "compaction", "content": "so "}
     more = {"type": "compaction_delta", "content": "far"}
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
-    blocks = [(search, query), (found,), (said, *cited), (folded, more), (call,)]
+    blocks: list[tuple[dict[str, Any], ...]] = [
+        (search, query),
+        (found,),
+        (said, *cited),
+        (folded, more),
+        (call,),
+    ]
     events = [each for at, parts in enumerate(blocks) for each in block(at, *parts)]
     with serving(monkeypatch, raw(start(), *events, *end("tool_use"))) as server:
         message = stopped(await events_of(provider)).message

@@ -93,7 +93,21 @@ REFUSED = [
         {"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]},
     ),
     (TOOL_CHOICE, "tool_choice.type: Input should be 'auto' or 'none'"),
+    (TOOL_CHOICE, "tool_choice: Input should be a valid string"),
+    (
+        TOOL_CHOICE,
+        "json: cannot unmarshal object into Go struct field ChatCompletionRequest.tool_choice of "
+        "type string",
+    ),
+    (
+        TOOL_CHOICE,
+        "1 validation error for ChatCompletionRequest\ntool_choice\n  Input should be 'auto' or "
+        "'none' [type=literal_error, input_value='unknown field `mark`', input_type=str]\n    For "
+        "further information visit https://errors.pydantic.dev/2.11/v/literal_error",
+    ),
     # Tools.
+    (TOOLS, "This model does not support tools."),
+    (TOOLS, "Unrecognized request argument supplied: tools."),
     (TOOLS, "registry.ollama.ai/library/gemma:2b does not support tools"),
     (TOOLS, "No endpoints found that support tool use. To learn more, see our page on routing."),
     (TOOLS, "Function calling is not enabled for models/gemma-3-27b-it"),
@@ -131,7 +145,20 @@ REFUSED = [
     (SYSTEM, "This model does not support the 'system' parameter"),
     (SYSTEM, "messages[0].role: Input should be 'user' or 'assistant', got 'system'"),
     (SYSTEM, "Invalid value: 'system'. Supported values are: 'user', 'assistant'."),
+    (
+        SYSTEM,
+        {
+            "detail": [
+                {
+                    "loc": ["body", "messages", 0, "role"],
+                    "msg": "Input should be 'user' or 'assistant'",
+                    "input": "system",
+                }
+            ]
+        },
+    ),
     # Usage in a stream.
+    (STREAM_OPTIONS, "stream_options is not supported when tools are used"),
     (
         STREAM_OPTIONS,
         "unknown field `stream_options`, expected one of `model`, `max_tokens`, `tools`, "
@@ -152,7 +179,24 @@ REFUSED = [
         "'max_completion_tokens' instead.",
     ),
     (MAX_TOKENS, openai("Unsupported parameter", param="max_tokens", code="unsupported_parameter")),
+    (MAX_TOKENS, "this model is not supported MaxTokens, please use MaxCompletionTokens"),
     # Fields that a server sent.
+    ("mark", "Unknown parameter: mark."),
+    (
+        "reasoning_content",
+        "The reasoning_content is for display purposes only. Please remove the reasoning_content "
+        "from your message to reduce network traffic.",
+    ),
+    ("reasoning_content", "Invalid request: 'reasoning_content' must not be set in messages"),
+    ("reasoning_content", "reasoning_content should not be provided in input messages"),
+    ("reasoning_content", "'messages[2]': invalid field 'reasoning_content'"),
+    ("reasoning_content", "illegal property reasoning_content in messages[2]"),
+    ("reasoning_content", "reasoning_content is a response-only field"),
+    (
+        "reasoning_content",
+        "1 validation error for ChatCompletionRequest\nmessages.2.assistant.reasoning_content\n  "
+        "Extra inputs are not permitted [type=extra_forbidden, input_value='hm', input_type=str]",
+    ),
     ("reasoning_content", "Unknown parameter: 'messages[1].reasoning_content'."),
     ("reasoning_content", "property 'reasoning_content' is unsupported"),
     ("mark", "messages.1.mark: Extra inputs not permitted"),
@@ -162,8 +206,32 @@ REFUSED = [
     (NULL_CONTENT, "messages[3].content must be a string or an object (was null)"),
     (NULL_CONTENT, "messages.3.content: Input should be a valid string"),
     (NULL_CONTENT, 'can only concatenate str (not "NoneType") to str'),
+    (
+        NULL_CONTENT,
+        "Invalid type for 'messages[2].content': expected one of a string or array of objects, but "
+        "got null instead.",
+    ),
+    (NULL_CONTENT, "None is not of type 'string' - 'messages.2.content'"),
+    (NULL_CONTENT, "messages[2].content: invalid type: null, expected a string at line 1"),
+    # Thinking.
     (UNSIGNED, "messages.1.content.0.thinking.signature: Field required"),
+    (
+        UNSIGNED,
+        "messages.1.content.0: Input tag 'thinking' found using 'type' does not match any of the "
+        "expected tags: 'text', 'image', 'tool_use', 'tool_result'",
+    ),
+    (UNSIGNED, "messages.1.content.0: unsupported content block type 'thinking'"),
+    (UNSIGNED, "unknown content block type: thinking"),
+    (UNSIGNED, "messages.1.content.0.type: 'thinking' blocks are not supported by this model"),
+    (UNSIGNED, "messages.1.content.0 must not be a thinking block"),
 ]
+
+UNION = [
+    ("SystemMessage", "role", "Input should be 'system'"),
+    ("UserMessage", "role", "Input should be 'user'"),
+    ("UserMessage", "name", "Input should be a valid dictionary"),
+]
+"""What FastAPI says of a message of many kinds: each kind, and what it would take."""
 
 OTHERS = [
     # What the model wrote, or a server that is ill.
@@ -213,7 +281,39 @@ OTHERS = [
     "thinking is enabled but reasoning_content is missing in assistant tool call message 2",
     "The `reasoning_content` in the thinking mode must be passed back to the API.",
     "stream_options: Field required",
+    "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. "
+    "When `thinking` is enabled, a final message must start with a thinking block",
+    # Of each kind of message, what it would take.
+    {"detail": [{"loc": ["messages", 0, *at], "msg": words} for *at, words in UNION]},
+    str(
+        [
+            {"type": "x", "loc": ("body", "messages", 0, *at), "msg": words, "input": "system"}
+            for *at, words in UNION
+        ]
+    ),
+    "messages.0.role: Input should be 'system' or 'user'",
+    "messages.0.role: Field required",
+    # A part is named, and missing or too large.
+    "`tools` is too long: 200 of them are not supported",
+    "Unexpected body: the 'system' field is required",
+    "Invalid value: 'system' prompt is too long",
+    "Unexpected content: a thinking block is required",
+    "Invalid value: 'low'. Supported values are: 'high'.",
+    # A part is named, and taken.
+    "tool_choice: the forced tool is slow",
+    "tool_choice.name is invalid: too long",
+    "tools: 3 were read",
+    "`system` was read",
+    "The server was started with --jinja",
+    "stream_options: include_usage was read",
+    "`max_tokens` was 8192",
+    "messages.1.content was read",
+    "The thinking block has a signature",
+    "`mark` was read",
+    "Input 'name' must be a string",
+    "`thinking` is not supported by this model",
     # The model, the account, the network.
+    "This model requires a paid account",
     "The model `tool-llama` does not exist",
     "model: kimi-k2-thinking",
     "Free tool credits used up",
@@ -275,6 +375,26 @@ def test_one_name_of_the_limit_is_always_sent() -> None:
     new = Form().leaving_out(MAX_TOKENS)
     assert (new.has(MAX_TOKENS), new.has(MAX_COMPLETION_TOKENS)) == (False, True)
     assert new.leaving_out(MAX_COMPLETION_TOKENS) == Form(frozenset({MAX_COMPLETION_TOKENS}))
+    said = Complaint(400, "unknown field `max_completion_tokens`")
+    assert after(new, said, [MAX_COMPLETION_TOKENS]).has(MAX_TOKENS)
+    for words in (
+        "max_completion_tokens cannot be set above 4096",
+        "`max_completion_tokens` was 8192",
+        "unknown field `seed`",
+    ):
+        assert after(new, Complaint(400, words), [MAX_COMPLETION_TOKENS]) == new
+
+
+@pytest.mark.parametrize("name", [MAX_TOKENS, MAX_COMPLETION_TOKENS])
+async def test_limit_that_a_person_gave_is_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with serving(monkeypatch, lambda _: Reply(text="Hi")) as server:
+        await ask("chat", replace(HELLO, extra={name: 7}))
+
+        (sent,) = server.requests
+        limits = {each: sent.body[each] for each in sent.body if each.startswith("max_")}
+        assert limits == {name: 7}
 
 
 # -- over the wire, in both dialects -------------------------------------------------------------
@@ -573,7 +693,7 @@ async def test_refusal_of_something_else_leaves_thinking_where_it_is(
         assert ["Hm." in json.dumps(each.body) for each in server.requests] == [True, True]
 
 
-@pytest.mark.parametrize("status", [401, 404, 413, 422, 429, 500])
+@pytest.mark.parametrize("status", [401, 404, 413, 429, 500])
 async def test_other_status_than_that_of_refused_thinking_leaves_it_where_it_is(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
@@ -602,21 +722,27 @@ def test_what_another_server_sent_is_no_part_of_the_request(
     assert not {"secret", "hidden"} & {*sent}
 
 
+@pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize(
     "words",
     [
         "messages.1.content.0: Invalid `signature` in `thinking` block",
         "messages.1.content.0: Invalid signature. It is bound to a different conversation",
         "`thinking` blocks in the latest assistant message cannot be modified.",
+        "messages.1.content.0: Invalid `data` in `redacted_thinking` block",
+        "messages.1.content.0: unsupported content block type 'thinking'",
+        "messages.1.content.0: Input tag 'thinking' found using 'type' does not match any of the "
+        "expected tags: 'text', 'image'",
     ],
 )
 async def test_refused_thinking_is_left_out_of_its_own_conversation_only(
-    monkeypatch: pytest.MonkeyPatch, words: str
+    monkeypatch: pytest.MonkeyPatch, words: str, status: int
 ) -> None:
     def script(body: dict[str, Any]) -> Reply:
         is_refused = body["messages"][0]["content"][0]["text"] == "Say hello"
         is_sent = "Hm." in json.dumps(body)
-        return Reply(status=400, message=words) if is_refused and is_sent else Reply(text="Yes.")
+        refusal = Reply(status=status, message=words)
+        return refusal if is_refused and is_sent else Reply(text="Yes.")
 
     request = replace(HELLO, messages=thinking("Hm.", signature_of("Hm.")))
     first = user_message("Something else")
