@@ -95,10 +95,20 @@ def _sends_unsigned(messages: Iterable[Message], server: Server) -> bool:
     """Whether thinking without a signature goes back: not to a server that signs its own."""
     if server.signs:
         return False
-    blocks = [b for message in messages for b in message.content if isinstance(b, ThinkingBlock)]
+    blocks = [
+        block
+        for message in messages
+        for block in message.content
+        if isinstance(block, ThinkingBlock) and not _is_of_another(block, server.home)
+    ]
     return not any(block.signature or block.redacted_data for block in blocks) and any(
         names_for(block.extra, server.home) for block in blocks
     )
+
+
+def _is_of_another(block: ThinkingBlock, home: str) -> bool:
+    """Whether another server sent it, so that it does not go to this one."""
+    return block.extra is not None and home not in block.extra
 
 
 def body_of(
@@ -169,8 +179,8 @@ def _block_param(block: Block, form: Form, home: str) -> dict[str, Any] | None:
         case TextBlock(text, extra):
             fields = fields_for(extra, home, form)
             return {**fields, "type": "text", "text": text} if text.strip() else None
-        case ThinkingBlock(extra=extra) if extra and home not in extra:
-            return None  # of another server
+        case ThinkingBlock() if _is_of_another(block, home):
+            return None
         case ThinkingBlock(redacted_data=str(data), extra=extra):
             return {**fields_for(extra, home, form), "type": "redacted_thinking", "data": data}
         case ThinkingBlock(text, signature, extra=extra):

@@ -757,17 +757,23 @@ async def test_refused_thinking_is_left_out_of_its_own_conversation_only(
         assert sent == [True, False, False, True]
 
 
+@pytest.mark.parametrize("is_signed_here", [True, False])
 async def test_thinking_without_a_signature_is_not_sent_beside_signed_thinking(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_signed_here: bool
 ) -> None:
-    cut = Message(Role.ASSISTANT, (ThinkingBlock("half a tho"), TextBlock("Two.")))
-    messages = (*thinking("Hm.", signature_of("Hm.")), cut, user_message("Well?"))
     with serving(monkeypatch, lambda _: Reply(text="Yes.")) as server:
+        home = f"anthropic {server.url}"
+        of_home = {home: {"type": None}}
+        of_signer = of_home if is_signed_here else {"anthropic elsewhere": {"type": None}}
+        signed = ThinkingBlock("Hm.", signature_of("Hm."), extra=of_signer)
+        blocks = (signed, ThinkingBlock("a thought", extra=of_home), TextBlock("Two."))
+        said = Message(Role.ASSISTANT, blocks)
+        messages = (*HELLO.messages, said, user_message("Well?"))
         await ask("messages", replace(HELLO, messages=messages))
 
-        (request,) = server.requests
-        assert "Hm." in json.dumps(request.body)
-        assert "half a tho" not in json.dumps(request.body)
+        request = server.requests[0]  # the API itself would refuse what is not signed
+        assert ("Hm." in json.dumps(request.body)) is is_signed_here
+        assert ("a thought" in json.dumps(request.body)) is not is_signed_here
 
 
 @pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details"])
