@@ -169,10 +169,12 @@ async def test_blocks_tools_errors_and_orders_come_back(path: Path) -> None:
     run.call("root", "go", "I look.", message=message, stop_reason="tool_use")
     run.tool("root", {"at": [1, None, "ä"]}, "a whole result")
     cited = Message(Role.ASSISTANT, (TextBlock("So.", {"p http://h": {"citations": [1]}}),))
+    others = replace(message, content=message.content[:-1])  # said by no call of this run
     result = Message(Role.USER, (ToolResultBlock("use-1", "seen", True),))
     error = error_record(RateLimited("slow down", retry_after_s=float("inf"), status_code=429))
     run.call("root", result, "", message=None, pieces=(), usage=None, stop_reason=None, error=error)
     run.call("root", cited, "Yes.", message=cited)
+    run.call("root", others)
     run.order("cancel", {"agent": None, "reason": "enough"})
     run.order("budget", 10**24)
     await run.finish()
@@ -180,6 +182,7 @@ async def test_blocks_tools_errors_and_orders_come_back(path: Path) -> None:
     found = Cassette.read(path).journal("a run")
     assert found.calls[0].message == message
     assert found.calls[2].message == found.calls[2].request.messages[-1] == cited
+    assert found.calls[3].request.messages[-1] == others
     assert found.calls[1].request.messages[1:] == (message, result)
     assert found.calls[1].error == {**error, "retry_after_s": "inf"}
     assert found.calls[1].usage is None

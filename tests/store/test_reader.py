@@ -118,26 +118,29 @@ async def test_an_agent_of_many_turns_sends_the_same_messages(run: FakeRun, writ
 
 async def test_replies_of_every_kind(run: FakeRun, writer: Writer) -> None:
     use = ToolUseBlock("id1", "search", {"q": "a 😀 b", "n": [1, 2.5, None, True, 10**24]})
+    kept = Message(
+        Role.ASSISTANT,
+        (
+            ThinkingBlock("thought", extra={"p http://h": {"reasoning": None}}),
+            OpaqueBlock("p http://h", {"type": "kept", "parts": [1, None, "😀"]}),
+            TextBlock("ab"),
+            replace(use, extra={"p": {"extra_content": {"mark": "x"}}}),
+        ),
+    )
     replies = [
         Message(Role.ASSISTANT, (ThinkingBlock("thought", "sign"), TextBlock("ab"), use)),
         Message(Role.ASSISTANT, (ThinkingBlock("", "", "secret data"),)),
         Message(Role.ASSISTANT, (TextBlock("ab", {"p": {"citations": [{"at": 1}]}}),)),
-        Message(
-            Role.ASSISTANT,
-            (
-                ThinkingBlock("thought", extra={"p http://h": {"reasoning": None}}),
-                OpaqueBlock("p http://h", {"type": "kept", "parts": [1, None, "😀"]}),
-                TextBlock("ab"),
-                replace(use, extra={"p": {"extra_content": {"mark": "x"}}}),
-            ),
-        ),
+        kept,
         Message(Role.ASSISTANT, (TextBlock("a"), use, TextBlock("b"))),
         Message(Role.ASSISTANT, (TextBlock("not what arrived"),)),
         Message(Role.ASSISTANT, ()),
         None,
     ]
+    # Messages of a request that are no reply of this agent's own calls.
     earlier = Message(Role.ASSISTANT, (TextBlock("so", {"p": {"citations": [{"at": 1}]}}),))
-    messages: tuple[Message, ...] = (user_message("begin"), earlier, user_message("on"))
+    on = user_message("on")
+    messages: tuple[Message, ...] = (user_message("begin"), earlier, on, kept, on)
     tools = (ToolSpec("search", "finds", {"type": "object", "properties": {"q": {}}}),)
     for reply in replies:
         request = CompletionRequest(
@@ -162,6 +165,29 @@ async def test_replies_of_every_kind(run: FakeRun, writer: Writer) -> None:
         messages = (*messages, *([reply] if reply else []), result)
     await run.end()
     _same(run, writer)
+
+
+async def test_message_of_an_event_that_differs_from_its_calls_is_whole(
+    run: FakeRun, writer: Writer
+) -> None:
+    extra = {"p http://h": {"mark": [1, None, "😀"]}}
+    differs = Message(
+        Role.ASSISTANT,
+        (
+            ThinkingBlock("thought", extra=extra),
+            OpaqueBlock("p http://h", {"type": "kept"}),
+            TextBlock("ab", extra),
+            ToolUseBlock("id1", "search", {"q": "a"}, extra),
+        ),
+    )
+    record = await run.start_call("root", "system", (user_message("u"),))
+    await run.end_call(record, [run.say("root", "ab")])
+    at_s, event, *_ = run.rows[-1]
+    assert isinstance(event, ModelCallFinished)
+    run.rows[-1] = (at_s, replace(event, message=differs))
+    await run.end()
+    kept = _same(run, writer)
+    assert kept.journal.calls[0].message != differs
 
 
 async def test_texts_that_are_no_unicode(run: FakeRun, writer: Writer) -> None:
