@@ -163,6 +163,17 @@ async def test_call_waits_for_its_turn_before_its_time_begins(
         await provider.aclose()
 
 
+def test_users_of_one_address_have_one_home_that_holds_no_password() -> None:
+    first, second, other = (
+        server_of("openai", f"http://{address}/v1/", is_vendors=False)
+        for address in ("me:word@host", "you:secret@host", "me:word@other")
+    )
+
+    assert first is second is not other
+    assert "word" not in first.home
+    assert "me" not in first.home
+
+
 def test_call_has_company_whichever_of_the_two_began_first() -> None:
     server = Server(open=1, begun=1)
     first = server.has_company()
