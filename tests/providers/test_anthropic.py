@@ -284,11 +284,15 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     folded = {"type": "compaction", "content": "so "}
     more = {"type": "compaction_delta", "content": "far"}
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "s", "depth": 1}
+    sealed = {"type": "redacted_thinking", "data": "c2VjcmV0", "seal": {"by": "x"}}
     blocks: list[tuple[dict[str, Any], ...]] = [
         (search, query),
         (found,),
         (said, *cited),
         (folded, more),
+        (thought,),
+        (sealed,),
         (call,),
     ]
     events = [each for at, parts in enumerate(blocks) for each in block(at, *parts)]
@@ -307,6 +311,8 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
         found,
         {"type": "text", "text": "Hi", "citations": quotes},
         {"type": "compaction", "content": "so far"},
+        thought,
+        sealed,
         call,
     ]
 
@@ -1481,14 +1487,19 @@ async def test_note_on_refused_thinking_stands_beside_an_answer_and_not_in_a_ref
     assert "left out from now on" in answered.note
 
 
+@pytest.mark.parametrize(
+    "content", [(), (ThinkingBlock("Hm.", extra={"anthropic http://other": {"type": None}}),)]
+)
 async def test_complaint_about_thinking_that_was_not_sent_is_not_tried_again(
-    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch, content: tuple[Block, ...]
 ) -> None:
     refusal = Reply(status=400, message="Invalid signature in thinking block")
+    said = Message(Role.ASSISTANT, (*content, TextBlock("Hello.")))
+    request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
     with LoopbackServer(lambda _: refusal) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         with pytest.raises(InvalidRequest):
-            await events_of(provider)
+            await events_of(provider, request)
 
         assert len(server.requests) == 1
 
@@ -1537,6 +1548,51 @@ async def test_unknown_block_without_end_is_left_out(
         message = stopped(await events_of(provider)).message
 
     assert message == assistant_message("Hi")
+
+
+async def test_block_that_a_server_sends_and_refuses_is_left_out_from_then_on(
+    provider: AnthropicProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        if "mark_of_ours" in json.dumps(body):
+            words = "messages.1.content.0: the block mark_of_ours is not supported"
+            return Reply(status=400, message=words)
+        return raw(start(), *block(0, {"type": "mark_of_ours"}), *text(1, "Hi"), *end())
+
+    with serving(monkeypatch, script) as server:
+        message = stopped(await events_of(provider)).message
+        again = CompletionRequest("m", "", (*HELLO.messages, message, user_message("And?")))
+        for _ in range(2):
+            assert stopped(await events_of(provider, again)).reason == "end_turn"
+
+        marked = ["mark_of_ours" in json.dumps(each.body) for each in server.requests]
+        assert marked == [False, True, False, False]
+
+
+HERE: dict[str, Any] = {"here": {"type": None}}
+THERE: dict[str, Any] = {"there": {"type": None}}
+
+
+@pytest.mark.parametrize(
+    ("thoughts", "sent"),
+    [
+        ([ThinkingBlock("one", extra=HERE), ThinkingBlock("two", extra=THERE)], ["one"]),
+        ([ThinkingBlock("one", extra=HERE), ThinkingBlock("two")], ["one"]),
+        ([ThinkingBlock("one", extra=HERE), ThinkingBlock("", extra=HERE)], ["one"]),
+        ([ThinkingBlock("one", "s", extra=HERE), ThinkingBlock("two", extra=HERE)], ["one"]),
+        ([ThinkingBlock("two", extra=HERE), ThinkingBlock("", "", "sealed", HERE)], [None]),
+    ],
+    ids=["another server's", "nobody's", "without words", "beside signed", "beside redacted"],
+)
+def test_thinking_without_a_signature_goes_back_only_to_the_server_that_sent_it(
+    thoughts: list[Block], sent: list[str | None]
+) -> None:
+    said = Message(Role.ASSISTANT, (*thoughts, TextBlock("Hello.")))
+    request = CompletionRequest("m", "", (*HELLO.messages, said, user_message("And?")))
+
+    *first, _ = body_of(request, server=Server("here"))["messages"][1]["content"]
+
+    assert [each.get("thinking") for each in first] == sent
 
 
 @pytest.mark.parametrize("signs", [True, False])
