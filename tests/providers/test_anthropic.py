@@ -1545,9 +1545,11 @@ async def test_unknown_block_without_end_is_left_out(
     piece = {"type": "new_delta", "content": "x" * 1_000_000}
     endless = block(0, {"type": "new_block", "content": ""}, *[piece] * 6)
     with serving(monkeypatch, raw(start(), *endless, *text(1, "Hi"), *end())):
-        message = stopped(await events_of(provider)).message
+        reply = stopped(await events_of(provider))
 
-    assert message == assistant_message("Hi")
+    assert reply.message == assistant_message("Hi")
+    assert reply.note.startswith("Left out of the reply")
+    assert "kept: 'content'." in reply.note
 
 
 async def test_block_that_a_server_sends_and_refuses_is_left_out_from_then_on(

@@ -871,7 +871,14 @@ def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
 )
 def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
     small = {"small": [1]}
-    assert kept(choice(fields), choice(small), choice(fields), choice(fields)) == small
+    chunks = [choice(fields), choice(small), choice(fields), choice(fields)]
+    assert kept(*chunks) == small
+
+    _, reader = read(*chunks, STOP)
+    end = reader.stopped()
+    assert end is not None
+    assert end.note.startswith("Left out of the reply")
+    assert f"kept: '{next(iter(fields))}'." in end.note
 
 
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
@@ -882,6 +889,7 @@ def test_unknown_fields_of_a_call_have_a_limit() -> None:
     end = reader.stopped()
     assert end is not None
     assert end.message.content == (ToolUseBlock("c", "look", {}, {"": {"small": 1}}),)
+    assert "kept: 'mark'." in end.note
 
 
 @pytest.mark.parametrize("call_id", ["", "used"])
