@@ -988,6 +988,24 @@ def test_arguments_that_come_twice_or_after_an_empty_object_are_whole(pieces: li
     assert events == [ToolUse("c", "look", {"at": 1})]
 
 
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        ("{}{}", {}),
+        ('{"a": 1, "b": 2}{"b": 2, "a": 1}', {"a": 1, "b": 2}),
+        ('{"a": {"b": 1, "c": 2}} {"a": {"c": 2, "b": 1}}', {"a": {"b": 1, "c": 2}}),
+    ],
+)
+def test_arguments_that_come_twice_are_one_though_empty_or_in_another_order(
+    said: str, heard: dict[str, Any]
+) -> None:
+    request = replace(HELLO, tools=(LOOK,))
+
+    assert called(calls(piece("look", said, index=0, id="c")), STOP, request=request) == [
+        ("c", "look", heard)
+    ]
+
+
 @pytest.mark.parametrize("said", ['{"at": 1}{"at": 2}', '{"at": 1}{"at', '{"at": 1} x', "{}" * 101])
 def test_arguments_that_are_several_are_none(said: str) -> None:
     events, _ = read(calls(piece("look", said, index=0, id="c"), finish="tool_calls"))
