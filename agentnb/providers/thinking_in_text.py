@@ -6,7 +6,9 @@ dialect, and at the beginning of a reply only: a tag further on is text.
 Some templates open the thinking themselves, so that a reply holds the end tag alone. What came
 before it was shown as text by then, so such a reply counts as broken, and the model's next replies
 are held back until their end tag. That is for the first replies of a model: one that has answered
-without the tag means it as text.
+without the tag means it as text. Such a tag counts only where it stands alone, for a marked model
+too: an answer may name it, as thinking may. So where a server writes `thought</think>answer` on one
+line, the thinking stays in the answer: that loses nothing, and a cut would lose what came before.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from agentnb.providers.servers import Server
 
 _PAIRS = {
     "<think>": "</think>",
+    "<THINK>": "</THINK>",
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
     "<seed:think>": "</seed:think>",
@@ -53,16 +56,21 @@ _WORDS = ("<thinking>", "<thought>")
 _BEGINS, _ENDS = tuple(_PAIRS), tuple(_PAIRS.values())
 _OPENED_BY_TEMPLATES = {end: begin for begin, end in _PAIRS.items() if end != _ENDS[-1]}
 _ANY_END = "|".join(map(re.escape, _OPENED_BY_TEMPLATES))
-_END = re.compile("|".join(map(re.escape, _ENDS)))
+_END = re.compile(rf"(?<![`'\"])(?:{_ANY_END})(?=\s*\S)")
+"""With a text behind it, which may be the answer."""
 _LONE_END = re.compile(
-    rf"^[ \t]*(?P<line>{_ANY_END})[ \t]*\r?$|(?P<tag>{_ANY_END})[ \t]*\r?\n[ \t]*\r?\n",
-    re.MULTILINE,
+    rf"^[ \t]*({_ANY_END})[ \t]*\r?$|({_ANY_END})[ \t]*\r?\n[ \t]*\r?\n", re.MULTILINE
 )
 """On a line of its own, or before a blank line: else it is a part of what is said."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_JSON = re.compile(
+    r'\s*(?:([{\[])|([}\]])|"(?:[^"\\]++|\\.)*+"?|[:,]|-?\d[\d.eE+-]*|true|false|null)', re.DOTALL
+)
+"""One sign or value of JSON; a string may end with the text."""
+_BLANK = re.compile(r"[\s\ufeff\u200b\u2060]*")
+"""With what cannot be seen: some servers write a byte order mark first."""
 _MOST_QUOTED = 50
 """End tags of one reply that are looked at."""
-_LONGEST_END = max(map(len, _ENDS))
 _CUT = ("max_tokens", "model_context_window_exceeded")
 _NO_END = "The thinking in its text had no end."
 
@@ -139,7 +147,7 @@ class ThinkingFilter:
         if model in server.answers_at_once:
             return stopped
         text = stopped.message.text
-        if _has_end(text, self._split.spoken_of):
+        if self._split.has_end(text):
             server.thinks_in_text.add(model)
             raise BadReply("thinking in the text, without its beginning")
         if text.strip() and stopped.reason not in _CUT and not any(map(text.count, _ENDS)):
@@ -186,6 +194,7 @@ class _Split:
 
     def __init__(self, request: CompletionRequest, server: Server) -> None:
         self._request, self._server = request, server
+        self._is_typed = request.output_schema is not None
         self.is_text = False
         """Whether the beginning is decided and the answer goes on: all that comes is text."""
         self.was_no_thinking = False
@@ -209,6 +218,10 @@ class _Split:
         self._is_held = False
         self._held: list[str] = []
         """The whole reply, while it may be thinking and may be the answer."""
+        self._lines: list[str] = []
+        """Of it, the last whole line and what has come of the next."""
+        self._looks = 0
+        """How often all was; where a reply is full of quoted tags, the rest waits for its end."""
 
     @property
     def is_open(self) -> bool:
@@ -229,12 +242,12 @@ class _Split:
         """The pieces that are decided now."""
         if self._may_hold or self._is_words:
             self._held.append(text)
-        if not (self._left or self._end or self._is_held or text.strip()):
+        if self._is_held:
+            return self._hold(text)
+        if not (self._left or self._end or text.strip()):
             self._blanks.append(text)
             return []
         self._left += text
-        if self._is_held:
-            return self._hold()
         return self._think() if self._end else self._begin()
 
     def end(self, *, is_cut: bool) -> list[Piece]:
@@ -255,7 +268,7 @@ class _Split:
 
     def _begin(self) -> list[Piece]:
         """At the beginning, and again after thinking: some templates open a second block."""
-        begun = self._left.lstrip()
+        begun = _BLANK.sub("", self._left, count=1)
         tag = next((tag for tag in _BEGINS if begun.startswith(tag)), "")
         if tag and self._may_open(tag):
             self._held = self._held or [*self._blanks, self._left]
@@ -269,7 +282,8 @@ class _Split:
             return []
         if self._may_hold and not self._follows:
             self._is_held = True
-            return self._hold()
+            text, self._left = self._left, ""
+            return self._hold(text)
         self.is_text = True
         text = begun if self._follows else "".join(self._blanks) + self._left
         self._left, self._blanks, self._held = "", [], []
@@ -291,63 +305,99 @@ class _Split:
         thought, self._left = self._left[: len(self._left) - keep], self._left[-keep:] * bool(keep)
         return _piece(True, thought)
 
-    def _hold(self) -> list[Piece]:
+    def _hold(self, text: str) -> list[Piece]:
         """Wait for the end tag of thinking that the template has opened; a typed answer's end."""
-        is_there = self._request.output_schema is None and _END.search(self._left) is not None
-        whole = "".join(self._held) if is_there else ""
-        if not is_there or (found := _first_end(whole, self.spoken_of)) is None:
-            self._left = self._left[1 - _LONGEST_END :]
+        self._lines.append(text)
+        if self._is_typed or "\n" not in text or self._looks == _MOST_QUOTED:
             return []
-        at, end = found
-        after = whole[at + len(end) :]
-        self._left, self._held, self._is_held, self._may_hold = after, [], False, False
-        self._follows, self._blanks = True, []
-        return [*_piece(True, whole[: len(whole) - len(after) - len(end)]), *self._begin()]
+        # What follows a tag decides about it, so only whole lines are looked at.
+        lines = "".join(self._lines)
+        end = lines.rfind("\n") + 1
+        self._lines = [lines[lines.rfind("\n", 0, end - 1) + 1 :]]
+        if _LONE_END.search(lines, 0, end) is None:
+            return []
+        whole = "".join(self._held)
+        self._held, self._looks = [whole], self._looks + 1
+        found = self._first_end(whole[: whole.rfind("\n") + 1])
+        if found is None:
+            return []
+        at, tag = found
+        self._left, self._held, self._blanks = whole[at + len(tag) :], [], []
+        self._is_held = self._may_hold = False
+        self._follows = True
+        return [*_piece(True, whole[:at]), *self._begin()]
 
     def _end_of_held(self, *, is_cut: bool) -> list[Piece]:
         whole = "".join(self._held)
-        found = _first_end(whole, self.spoken_of)
-        # A typed answer may hold the tag as text.
-        is_typed = self._request.output_schema is not None
-        if found is not None and not (is_typed and _is_json(whole, found[0])):
-            at, end = found
-            return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(end) :].lstrip())]
-        self.was_no_thinking = not is_cut
-        return _piece(is_cut, whole)
+        found = self._first_end(whole)
+        if found is None and self._is_typed:
+            found = _end_before_json(whole, self.spoken_of)
+        if found is not None:
+            at, tag = found
+            return [*_piece(True, whole[:at]), *_piece(False, whole[at + len(tag) :].lstrip())]
+        # A tag within a line may have ended the thinking: the answer's part is not left out.
+        is_thinking = is_cut and _END.search(whole) is None
+        self.was_no_thinking = not is_thinking
+        return _piece(is_thinking, whole)
+
+    def has_end(self, text: str) -> bool:
+        """Whether a text holds the end of thinking that it does not begin, and no tag before it."""
+        if (found := self._first_end(text)) is None:
+            return False
+        before, tag = text[: found[0]], found[1]
+        return tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
+
+    def _first_end(self, text: str) -> tuple[int, str] | None:
+        """The first end tag that counts, and where it is.
+
+        It stands alone, the request does not speak of it, and it is not in code or JSON, nor the
+        end of what the text itself has begun.
+        """
+        fences = last = 0
+        json_end = _end_of_json(text)
+        for found in islice(_LONE_END.finditer(text), _MOST_QUOTED):
+            group = found.lastindex or 0
+            tag, at = found[group], found.start(group)
+            fences, last = fences + len(_FENCE.findall(text, last, at)), at
+            is_quoted = fences % 2 == 1 or at < json_end or _is_code(text[:at])
+            if is_quoted or tag in self.spoken_of or _is_begun(text[:at], tag):
+                continue
+            # A typed answer may hold the tag as text.
+            if not (self._is_typed and _is_json(text, at)):
+                return at, tag
+        return None
 
 
-def _has_end(text: str, spoken_of: frozenset[str]) -> bool:
-    """Whether a text holds the end of thinking that it does not begin; the first tag decides.
-
-    Not in code, in JSON, or after an opening tag.
-    """
-    for found in _LONE_END.finditer(text):
-        tag: str = found["line"] or found["tag"]
-        if tag not in spoken_of:
-            before = text[: text.index(tag, found.start())]
-            is_first = tag not in before and _OPENED_BY_TEMPLATES[tag] not in before
-            return is_first and not (_is_quoted(before) or _is_indented(before))
-    return False
-
-
-def _is_quoted(before: str) -> bool:
-    """Whether what follows a text stands in code or JSON."""
-    is_code = len(_FENCE.findall(before)) % 2 == 1 or before.endswith(("`", "'", '"'))
-    return is_code or before.lstrip().startswith(("{", "["))
-
-
-def _is_indented(before: str) -> bool:
-    """Whether what follows stands alone on a line of indented code."""
-    line = before.rpartition("\n")[2].expandtabs(4)
-    return line.isspace() and len(line) >= 4
-
-
-def _first_end(text: str, spoken_of: frozenset[str]) -> tuple[int, str] | None:
-    """The first end tag that is not quoted or spoken of, and where it is."""
+def _end_before_json(text: str, spoken_of: frozenset[str]) -> tuple[int, str] | None:
+    """The first end tag with nothing but JSON behind it: the tag is not within that."""
     for found in islice(_END.finditer(text), _MOST_QUOTED):
-        if found[0] not in spoken_of and not _is_quoted(text[: found.start()]):
+        rest = text[found.end() :].lstrip()
+        if found[0] not in spoken_of and rest.startswith(("{", "[")) and _is_json(rest, 1):
             return found.start(), found[0]
     return None
+
+
+def _end_of_json(text: str) -> int:
+    """Where the JSON that a text begins with is closed, or is JSON no longer."""
+    depth = at = 0
+    while token := _JSON.match(text, at):
+        depth += bool(token[1]) - bool(token[2])
+        if depth < 1:
+            break
+        at = token.end()
+    return at
+
+
+def _is_code(before: str) -> bool:
+    """Whether what follows a text is in quotes, or alone on a line of indented code."""
+    line = before.rpartition("\n")[2].expandtabs(4)
+    return before.endswith(("`", "'", '"')) or (line.isspace() and len(line) >= 4)
+
+
+def _is_begun(before: str, tag: str) -> bool:
+    """Whether a line of a text begins what the tag ends; within a line it is only spoken of."""
+    at = before.rfind(_OPENED_BY_TEMPLATES[tag])
+    return at > before.rfind(tag) and not before[before.rfind("\n", 0, at) + 1 : at].strip()
 
 
 def _stands_in(request: CompletionRequest, tag: str) -> bool:
@@ -374,7 +424,7 @@ def _is_json(text: str, at: int) -> bool:
     begin = min((found for sign in "{[" if (found := text.find(sign)) >= 0), default=at)
     end = max(text.rfind("}"), text.rfind("]")) + 1
     try:
-        json.loads(text[begin:end])
+        json.loads(text[begin:end], strict=False)  # as the reader of typed answers does
     except (ValueError, RecursionError):
         return False
     return begin < at < end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +47,9 @@ ALOUD = {
     "<thinking>hm</thinking>\nParis": ("hm", "Paris"),
     "[THINK]hm[/THINK]Paris": ("hm", "Paris"),
     "<think></think>Paris": ("", "Paris"),
+    "<THINK>hm</THINK>Paris": ("hm", "Paris"),
+    "\ufeff<think>hm</think>\u200bParis": ("hm", "Paris"),
+    "\n\u200b\n<think>hm</think>Paris": ("hm", "Paris"),
     "<seed:think>hm</seed:think>Paris": ("hm", "Paris"),
     "◁think▷hm◁/think▷Paris": ("hm", "Paris"),
     "<|START_THINKING|>hm<|END_THINKING|>Paris": ("hm", "Paris"),
@@ -60,6 +64,7 @@ ALOUD = {
     "<think>never closed </th": ("never closed </th", ""),
 }
 PLAIN = ["Paris", "<p>Paris</p>", "<", " ", "Write `<think>` first.", "<b><think>x</think></b>", ""]
+PLAIN += ["\ufeffParis", "\u200b <"]
 
 
 def heard(
@@ -149,6 +154,14 @@ def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
         "h.\r\n</think>\r\n\r\nP",
         "hm\n </think>",
         "h\n[/THINK]\nP",
+        "[The user asks for a capital.] It is Rome.\n</think>\n\nRome",
+        "[Wikipedia](http://x) says Rome.\n</think>\n\nRome",
+        "[1, 2) is the interval.\n</think>\n\nRome",
+        '["a" is a list] of the "quoted.\n</think>\n\nRome',
+        "{draft} hm\n</think>\n\nRome",
+        "{x is not closed\n</think>\n\nRome",
+        '{"text": "a \\"}"}\n</think>\n\n{"text": "b"}',
+        '[{"a": [1, -2.5e3, true, null]}] no "\n</think>\n\nRome',
     ],
 )
 def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: str) -> None:
@@ -172,10 +185,34 @@ def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: 
         '["hm",\n"\n</think>\n"]',
         "| a | b |\n|---|---|\n| x | </think> |\n\n",
         "Write:\n\n    <b>\n    </think>\n\nand then the answer.",
+        "| a | b |\n|---|---|\n| x</think>y | z |",
+        "Drop everything before </think> in each line.\n\nThen strip.",
+        'Here it is: {"a": "x</think>y", "b": 1}',
+        "x</think>",
+        "x</think>\n",
+        '{"a": {"b": [1, true]}, "text": "\\"}hm\n</think>\n\nParis"}',
+        '{"text": "hm\n</think>\n\nPar',
     ],
 )
 def test_end_tag_that_is_spoken_of_is_no_end_of_thinking(said: str) -> None:
-    assert content_of(read(Server(), said)) == ("", said)
+    for server in (Server(), Server(thinks_in_text={"m"})):
+        for pieces in ([said], list(said)):
+            assert content_of(read(server, *pieces)) == ("", said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "- begin: <think>\n- end: </think>\n\nDone",
+        "Begin with `<think>`, and end with:\n</think>\n",
+        "After </think> comes a line:\n</think>\n",
+    ],
+)
+def test_end_tag_after_another_tag_marks_no_model(said: str) -> None:
+    server = Server()
+
+    assert content_of(read(server, said)) == ("", said)
+    assert not server.thinks_in_text
 
 
 @pytest.mark.parametrize(
@@ -233,24 +270,91 @@ def test_model_is_marked_by_its_first_replies_only() -> None:
     assert content_of(read(server, said)) == ("", said)
 
 
+@pytest.mark.parametrize("size", [1, 4, 99])
 @pytest.mark.parametrize(
-    "said",
+    "thought",
     [
-        "Close it by `</think>` at the end.",
-        "Write:\n```\n</think>\n```\n",
-        '{"text": "hm\n</think>\n\nParis"}',
+        "I should not write `</think>` here.\n",
+        "I should close it with </think> first.\nOk.\n",
+        "The user names <think>.\nOk.\n",
+        "<b>\n<think>\nfirst\n</think> then.\nOk.\n",
+        "It begins with `<think>`.\nOk.\n",
+        "I close it.</think>\nOk.\n",
+        "A list:\n```\n</think>\n```\nOk.\n",
+        "[The user asks for a capital.] It is Rome.\n",
+        '{"answer": "Rome"}\n',
     ],
 )
-def test_quoted_tag_of_a_marked_model_is_text(said: str) -> None:
-    for pieces in ([said], list(said)):
-        assert content_of(read(Server(thinks_in_text={"m"}), *pieces)) == ("", said)
+def test_tag_in_the_thinking_or_a_bracket_before_it_leaves_its_end(thought: str, size: int) -> None:
+    said = f"{thought}</think>\n\nParis </think>\n\n"
+    pieces = [said[at : at + size] for at in range(0, len(said), size)]
+
+    heard_apart = content_of(read(Server(thinks_in_text={"m"}), *pieces))
+    assert heard_apart == (thought, "Paris </think>\n\n")
 
 
-def test_quoted_tag_in_the_thinking_does_not_end_it() -> None:
-    said = "I should not write `</think>` here.\n</think>\n\nParis"
-    for pieces in ([said], list(said)):
-        thought, answer = content_of(read(Server(thinks_in_text={"m"}), *pieces))
-        assert (thought, answer) == ("I should not write `</think>` here.\n", "Paris")
+def test_line_that_has_not_come_whole_decides_nothing() -> None:
+    pieces = ["```\n</think>\n```\n</think>", "Paris"]
+
+    said = "".join(pieces)
+    assert content_of(read(Server(thinks_in_text={"m"}), *pieces)) == ("", said)
+
+
+def test_reply_full_of_quoted_tags_is_read_in_linear_time() -> None:
+    said = "[" + '{"a": "b\n</think>\n\n"},\n' * 4_000
+    pieces = [said[at : at + 4] for at in range(0, len(said), 4)]
+    split = ThinkingFilter(HELLO, Server(thinks_in_text={"m"}))
+
+    begun = time.perf_counter()
+    assert list(split.told_apart(map(TextDelta, pieces))) == []
+    assert list(split.end("end_turn")) == [TextDelta(said)]
+    assert time.perf_counter() - begun < 5, "many times that, when each tag looks at all that came"
+
+
+_PARTS = [
+    "</think>",
+    "<think>",
+    "\n",
+    "\n",
+    "\r\n",
+    " ",
+    "a",
+    "`",
+    "```\n",
+    "{",
+    "}",
+    '"',
+    "[/THINK]",
+]
+
+
+@given(
+    st.lists(st.sampled_from(_PARTS), max_size=14).map("".join), st.integers(1, 9), st.booleans()
+)
+def test_held_reply_is_told_apart_alike_wherever_the_pieces_are_cut(
+    said: str, size: int, is_cut: bool
+) -> None:
+    finish = "length" if is_cut else "stop"
+    heard_apart = []
+    for pieces in ([said], [said[at : at + size] for at in range(0, len(said), size)]):
+        with contextlib.suppress(BadReply):
+            stopped = read(Server(thinks_in_text={"m"}), *pieces, finish=finish)
+            heard_apart.append(content_of(stopped))
+    assert len(heard_apart) != 1
+    assert heard_apart[1:] == heard_apart[:-1]
+
+
+def test_answer_of_a_held_reply_streams_as_soon_as_its_thinking_has_ended() -> None:
+    split = ThinkingFilter(HELLO, Server(thinks_in_text={"m"}))
+
+    before = split.told_apart(map(TextDelta, ["I close </think> it.", "\n</th", "ink>", " "]))
+    assert list(before) == [], "this may be the answer"
+    events = split.told_apart(map(TextDelta, ["\n", "\nPar", "is"]))
+    assert list(events) == [
+        ThinkingDelta("I close </think> it.\n"),
+        TextDelta("Par"),
+        TextDelta("is"),
+    ]
 
 
 def test_mark_falls_with_a_reply_without_the_tag() -> None:
@@ -280,10 +384,15 @@ def test_typed_answer_is_tried_whole(size: int) -> None:
         marked = Server(thinks_in_text={"m"})
         assert content_of(read(marked, around % whole, request=typed)) == ("", around % whole)
 
-    thought = f"hm</think>{whole}"
-    pieces = [thought[at : at + size] for at in range(0, len(thought), size)]
-    server = Server(thinks_in_text={"m"})
-    assert content_of(read(server, *pieces, request=typed)) == ("hm", whole)
+    written = 'Here: {"text": "hm\n</think>\n\nParis"}'
+    for server in (Server(), Server(thinks_in_text={"m"})):
+        assert content_of(read(server, written, request=typed)) == ("", written)
+
+    for thought in ("hm", "hm\n", '{"text": "a draft"} no', '{"text": "a draft"}\n', "[hm\n"):
+        said = f"{thought}</think>{whole}"
+        pieces = [said[at : at + size] for at in range(0, len(said), size)]
+        server = Server(thinks_in_text={"m"})
+        assert content_of(read(server, *pieces, request=typed)) == (thought, whole)
 
 
 def test_reply_of_words_between_tags_and_nothing_else_is_the_answer() -> None:
@@ -299,6 +408,9 @@ def test_many_blanks_are_read_in_linear_time() -> None:
     assert content_of(read(Server(), *blanks, "Paris")) == ("", " " * many + "Paris")
     pieces = ["<think>hm</think>", *blanks, "Paris"]
     assert content_of(read(Server(), *pieces)) == ("hm", "Paris")
+    pieces = ["hm</think>", *blanks, "\n", "\n", *blanks, "Paris"]
+    heard_apart = content_of(read(Server(thinks_in_text={"m"}), *pieces))
+    assert heard_apart == ("hm", "Paris")
 
 
 @pytest.mark.parametrize("size", [1, 4, 99])
@@ -311,7 +423,10 @@ def test_many_blanks_are_read_in_linear_time() -> None:
         ("I wonder, 2 + 2", "stop", ("", "I wonder, 2 + 2")),
         ("<think>hm</think>Paris", "stop", ("hm", "Paris")),
         ("<think>hm", "length", ("hm", "")),
-        ("hm</think>Par", "length", ("hm", "Par")),
+        ("hm\n</think>\nPar", "length", ("hm\n", "Par")),
+        ("hm</think>Par", "length", ("", "hm</think>Par")),
+        ("hm `</think>` Par", "length", ("hm `</think>` Par", "")),
+        ("hm</think>\n", "length", ("hm</think>\n", "")),
         ("", "stop", ("", "")),
     ],
 )
