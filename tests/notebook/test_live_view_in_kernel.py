@@ -78,7 +78,6 @@ def test_cell_that_blocks_has_the_live_view_too(kernel: Kernel, blocks: str) -> 
 @pytest.mark.parametrize(
     "call",
     [
-        "tree_view()",
         "budget_slider()",
         "budget_number()",
         "cancel_button()",
@@ -96,12 +95,13 @@ def test_view_as_the_value_of_a_cell_shows_the_view_alone(kernel: Kernel, call: 
     assert shown.unstable == []
 
 
-def test_panel_of_an_ended_run_is_followed_by_the_same_words_in_each_replay(
-    kernel: Kernel,
+@pytest.mark.parametrize("call", ["panel()", "tree_view()"])
+def test_view_of_an_ended_run_is_followed_by_the_same_words_in_each_replay(
+    kernel: Kernel, call: str
 ) -> None:
     kernel.ok("run = session.spawn('Plan'); result = run.result()")
 
-    shown = kernel.ok("run.panel()")
+    shown = kernel.ok(f"run.{call}")
 
     assert shown.order == ["view", "display"]
     assert shown.displays[0]["text/plain"].startswith("✓ completed: ")
