@@ -58,7 +58,7 @@ async def ended(*runs):
     for run in runs:
         try:
             await run
-        except Exception:
+        except (agentnb.RunCancelled, InvalidRequest):
             pass
 
 async def changed(task):
