@@ -118,7 +118,16 @@ _ONLY_READ = set(
 )
 # What an annotation may name without a link: names of these modules, of other projects, and those
 # at the top of a module of `agentnb`. Any other name is a mistake, and a warning.
-_PYTHON = ("builtins", "collections.abc", "datetime", "decimal", "os", "pathlib", "typing")
+_PYTHON = (
+    "builtins",
+    "collections",
+    "collections.abc",
+    "datetime",
+    "decimal",
+    "os",
+    "pathlib",
+    "typing",
+)
 _OTHERS = {"nx.DiGraph", "TracerProvider"}
 _OWN = {
     found[1]
