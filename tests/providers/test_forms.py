@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -39,8 +40,10 @@ from agentnb.providers.forms import (
     TOOL_CHOICE,
     TOOLS,
     UNSIGNED,
+    Asking,
     Complaint,
     Form,
+    RefusedThinking,
     after,
 )
 from agentnb.providers.openai import OpenAIProvider
@@ -88,6 +91,7 @@ REFUSED = [
         "Invalid tool_choice type: 'object'. Supported string values: none, auto, required",
     ),
     (TOOL_CHOICE, openai("Unknown parameter.", param="tool_choice", code="unknown_parameter")),
+    (TOOL_CHOICE, openai("Bad request.", param="tool_choice", code="unknown_parameter")),
     (
         TOOL_CHOICE,
         {"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]},
@@ -135,6 +139,9 @@ REFUSED = [
             "metadata": {"raw": '{"error":"tools not supported"}'},
         },
     ),
+    (TOOLS, {"errors": [{"reason": "tools not supported"}]}),
+    (TOOLS, {"title": "Bad request", "detail": "tools not supported"}),
+    (TOOLS, {"title": "tools not supported", "status": 400}),
     # The system prompt.
     (SYSTEM, "System role not supported"),
     (SYSTEM, "Developer instruction is not enabled for models/gemma-3-27b-it"),
@@ -244,6 +251,7 @@ OTHERS = [
     "Tool choice is required, but model did not call a tool",
     openai("Failed to call a function. Tools are not supported here.", code="tool_use_failed"),
     {"message": "tools not supported", "failed_generation": "<function=x>"},
+    openai("Generated JSON has tools that are not supported.", code="json_validate_failed"),
     # A list of what would be taken.
     "unknown field `seed`, expected one of `model`, `max_tokens`, `tools`, `tool_choice`",
     "openai does not support parameters: ['seed'], supported ones are 'tools', 'tool_choice'",
@@ -519,6 +527,37 @@ async def test_refusal_teaches_nothing_if_the_answer_to_the_other_form_breaks_of
         assert forced(server) == [True, False, True]
 
 
+def test_calls_that_learn_two_parts_side_by_side_teach_both() -> None:
+    first, second = (Asking(("home", "m"), Form(), ()) for _ in range(2))
+    assert first.try_another(Complaint(400, "`tool_choice` is not supported"), PARTS)
+    assert second.try_another(Complaint(400, "System role not supported"), PARTS)
+    for asking in (first, second):
+        asking.succeeded()
+
+    assert Asking(("home", "m"), Form(), ()).form == Form(frozenset({TOOL_CHOICE, SYSTEM}))
+    assert Asking(("home", "another"), Form(), ()).form == Form()
+
+
+def test_part_that_is_missed_is_learnt_at_once_and_a_name_of_the_limit_is_not() -> None:
+    key, usual = ("home", "m"), Form(frozenset({MAX_COMPLETION_TOKENS}))
+    taught = Asking(key, usual, ())
+    assert taught.try_another(Complaint(400, "Unknown parameter: mark"), PARTS)
+    taught.succeeded()
+
+    failed = Asking(key, usual, ())
+    assert failed.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
+    assert Asking(key, usual, ()).form == usual
+    assert failed.try_another(Complaint(400, "Unknown parameter: max_tokens"), PARTS)
+    assert Asking(key, usual, ()).form == usual
+
+
+def test_parts_that_are_refused_and_missed_are_tried_once_each() -> None:
+    asking = Asking(("home", "m"), Form(), ())
+
+    assert asking.try_another(Complaint(400, "Unknown parameter: mark"), ["mark"])
+    assert not asking.try_another(Complaint(400, "`mark` must be passed back"), [])
+
+
 async def test_servers_error_that_names_a_part_is_answered_once_and_teaches_nothing(
     monkeypatch: pytest.MonkeyPatch, dialect: str
 ) -> None:
@@ -582,16 +621,24 @@ async def test_what_a_person_gave_is_never_left_out(
         assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize(
+    ("given", "param", "words"),
+    [
+        (
+            {"reasoning_effort": "low"},
+            "reasoning_effort",
+            "Function tools with reasoning_effort are not supported",
+        ),
+        ({"reasoning": {"effort": 1}}, "reasoning.effort", "Function tools are not supported here"),
+    ],
+)
 async def test_refusal_of_a_persons_field_is_not_answered_though_it_speaks_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], param: str, words: str
 ) -> None:
-    error = openai(
-        "Function tools with reasoning_effort are not supported", param="reasoning_effort"
-    )
-    body = json.dumps({"error": error}).encode()
+    body = json.dumps({"error": openai(words, param=param)}).encode()
     with serving(monkeypatch, lambda _: Reply(status=400, body=body)) as server:
         with pytest.raises(InvalidRequest):
-            await ask("chat", replace(TYPED, extra={"reasoning_effort": "low"}))
+            await ask("chat", replace(TYPED, extra=given))
 
         assert len(server.requests) == 1
 
@@ -662,6 +709,17 @@ async def test_call_without_a_text_has_an_empty_one_where_null_is_refused(
 
         contents = [each.body["messages"][2]["content"] for each in server.requests]
         assert contents == [None, "", ""]
+
+
+async def test_complaint_of_null_content_is_not_answered_where_none_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = "messages[2].content must be a string or an object (was null)"
+    with serving(monkeypatch, lambda _: Reply(status=400, message=words)) as server:
+        with pytest.raises(InvalidRequest):
+            await ask("chat", HELLO)
+
+        assert len(server.requests) == 1
 
 
 # -- refused thinking ----------------------------------------------------------------------------
@@ -774,6 +832,88 @@ async def test_thinking_without_a_signature_is_not_sent_beside_signed_thinking(
         request = server.requests[0]  # the API itself would refuse what is not signed
         assert ("Hm." in json.dumps(request.body)) is is_signed_here
         assert ("a thought" in json.dumps(request.body)) is not is_signed_here
+
+
+def of_gateway(text: str) -> OpaqueBlock:
+    return OpaqueBlock("home", {"thinking_blocks": [{"type": "thinking", "thinking": text}]})
+
+
+def conversation(*blocks: Any, system: str = "Be kind.") -> CompletionRequest:
+    """One that has an answer with each of these blocks."""
+    messages = [user_message("Say hello")]
+    for block in blocks:
+        messages += [Message(Role.ASSISTANT, (block, TextBlock("Hi."))), user_message("And?")]
+    return replace(HELLO, system=system, messages=tuple(messages))
+
+
+KINDS = [
+    lambda text: ThinkingBlock(text, f"signature of {text}"),
+    lambda text: ThinkingBlock("", redacted_data=text),
+    of_gateway,
+]
+
+
+@pytest.mark.parametrize("thought", KINDS, ids=["signed", "redacted", "gateway"])
+def test_only_the_thinking_that_was_refused_is_left_out(thought: Callable[[str], Any]) -> None:
+    refused = RefusedThinking()
+    words = Complaint(400, "messages.1.content.0: Invalid signature in `thinking` block")
+    old = conversation(thought("a"))
+    assert refused.is_meant(words, "home", old)
+    refused.add("home", old)
+
+    def blocks(request: CompletionRequest, address: str = "home") -> list[Any]:
+        left = refused.left_out(address, request).messages[1::2]
+        return [block for each in left for block in each.content if block != TextBlock("Hi.")]
+
+    assert blocks(old) == []
+    assert not refused.is_meant(words, "home", old)
+    newer = conversation(thought("a"), thought("b"))
+    assert blocks(newer) == [thought("b")]
+    assert refused.is_meant(words, "home", newer)
+    assert blocks(old, "another address") == [thought("a")]
+    assert blocks(replace(old, system="Be short.")) == [thought("a")]
+
+
+def test_marks_of_refused_thinking_are_small_and_the_oldest_are_forgotten() -> None:
+    refused = RefusedThinking()
+
+    def request(number: int) -> CompletionRequest:
+        return conversation(ThinkingBlock("", f"{number}" * 1_000))
+
+    tracemalloc.start()
+    try:
+        for number in range(10_001):
+            refused.add("home", request(number))
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert size < 3 * 2**20
+    assert [refused.left_out("home", request(n)) == request(n) for n in (0, 1, 10_000)] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_hash_of_a_conversation_knows_where_its_parts_end() -> None:
+    refused = RefusedThinking()
+    one = conversation(ThinkingBlock("", "s"), system="Be kind.S")
+    other = conversation(ThinkingBlock("", "s"), system="Be kind.")
+    other = replace(other, messages=(user_message("SSay hello"), *other.messages[1:]))
+    refused.add("home", one)
+
+    assert refused.left_out("home", other) == other
+
+
+async def test_thinking_is_left_out_once_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    request = replace(HELLO, messages=thinking("Hm.", signature_of("Hm.")))
+    with serving(monkeypatch, lambda _: Reply(status=400, message=words)) as server:
+        with pytest.raises(InvalidRequest):
+            await ask("messages", request)
+
+        assert ["Hm." in str(each.body) for each in server.requests] == [True, False]
 
 
 @pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details"])

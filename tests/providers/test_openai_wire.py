@@ -838,6 +838,28 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             id="pieces that a gateway put together",
         ),
         pytest.param(
+            [
+                details({"text": "a"}),
+                details({"type": "reasoning.text", "text": "b"}),
+                details({"type": "reasoning.text", "index": 0, "text": "c"}),
+                details({"type": "reasoning.text", "text": "d"}),
+            ],
+            {
+                "reasoning_details": [
+                    {"text": "a"},
+                    {"type": "reasoning.text", "text": "b"},
+                    {"type": "reasoning.text", "index": 0, "text": "c"},
+                    {"type": "reasoning.text", "text": "d"},
+                ]
+            },
+            id="entries of another writing",
+        ),
+        pytest.param(
+            [details({**THOUGHT, "text": "ab "})] * (MOST_PARTS + 1),
+            {"reasoning_details": [{**THOUGHT, "text": "ab " * (MOST_PARTS + 1)}]},
+            id="an entry in very many pieces",
+        ),
+        pytest.param(
             [choice({"audio": None, "annotations": [1], "channel": "final", "mark": None})],
             {},
             id="what is null, and what servers refuse in a request",
@@ -872,7 +894,7 @@ def test_unknown_fields_are_those_of_this_api_and_cannot_replace_ours() -> None:
 def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
     small = {"small": [1]}
     chunks = [choice(fields), choice(small), choice(fields), choice(fields)]
-    assert kept(*chunks) == small
+    assert kept(*chunks, choice({name: type(value)() for name, value in fields.items()})) == small
 
     _, reader = read(*chunks, STOP)
     end = reader.stopped()
