@@ -538,12 +538,28 @@ def test_calls_that_learn_two_parts_side_by_side_teach_both() -> None:
     assert Asking(("home", "another"), Form(), ()).form == Form()
 
 
+def test_call_teaches_only_what_it_changed_itself() -> None:
+    learnt = Asking(("home", "m"), Form(), ())
+    assert learnt.try_another(Complaint(400, "Unknown parameter: mark"), PARTS)
+    learnt.succeeded()
+
+    slow, quick = (Asking(("home", "m"), Form(), ()) for _ in range(2))
+    assert slow.try_another(Complaint(400, "System role not supported"), PARTS)
+    assert quick.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
+    slow.succeeded()
+
+    assert Asking(("home", "m"), Form(), ()).form == Form(frozenset({SYSTEM}))
+
+
 def test_part_that_is_missed_is_learnt_at_once_and_a_name_of_the_limit_is_not() -> None:
     key, usual = ("home", "m"), Form(frozenset({MAX_COMPLETION_TOKENS}))
     taught = Asking(key, usual, ())
     assert taught.try_another(Complaint(400, "Unknown parameter: mark"), PARTS)
     taught.succeeded()
 
+    by_error = Asking(key, usual, ())
+    assert by_error.try_another(Complaint(500, "`mark` must be passed back"), PARTS)
+    assert Asking(key, usual, ()).form == taught.form
     failed = Asking(key, usual, ())
     assert failed.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
     assert Asking(key, usual, ()).form == usual
