@@ -295,6 +295,16 @@ def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenB
     expect(board.page.get_by_role("textbox").last).to_be_enabled()
 
 
+def test_rows_that_a_saved_page_does_not_hold_are_counted(open_board: OpenBoard) -> None:
+    board = open_board("kind=tasks&rows=7&cut=5&alone")
+    expect(board.page.get_by_text("Not in this page: 2 more rows.")).to_be_visible()
+    expect(board.page.get_by_text("5 tasks")).to_be_visible()
+
+    board = open_board("kind=tasks&rows=7&cut=5")
+    expect(board.page.get_by_text("7 tasks")).to_be_visible()
+    expect(board.page.get_by_text("Not in this page")).to_be_hidden()
+
+
 def test_closed_kernel_is_said_once_and_nothing_can_be_written(open_board: OpenBoard) -> None:
     for kind, names in {"threads": ["Send"], "tasks": ["Complete", "Add note"]}.items():
         board = open_board(f"kind={kind}&rows=5")

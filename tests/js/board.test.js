@@ -46,6 +46,30 @@ test("an older frame and a repeated one are stale", () => {
   assert.equal(store.take(undefined).outcome, "stale");
 });
 
+test("a saved frame that was cut gives way to a whole one, and takes nothing from it", () => {
+  const store = new BoardStore();
+  const cut = { ...frame(4, [row("t1")], ["t1"], null), left_out: "1 more row: 1 pending" };
+  const whole = frame(4, [row("t1"), row("t2")], ["t1", "t2"], null);
+  store.take(cut);
+  assert.equal(store.leftOut, cut.left_out);
+
+  assert.equal(store.take(whole).outcome, "full");
+  assert.equal(store.take(cut).outcome, "stale");
+  assert.equal(store.take({ ...cut, seq: 5 }).outcome, "gap");
+  assert.deepEqual([store.order, store.leftOut, store.gap], [["t1", "t2"], "", true]);
+});
+
+test("a cut frame that is renewed, and changes to it, stay cut", () => {
+  const store = new BoardStore();
+  const cut = { ...frame(4, [row("t1")], ["t1"], null), left_out: "1 more row: 1 pending" };
+  store.take(cut);
+
+  assert.equal(store.take({ ...cut, seq: 5, left_out: "2 more" }).outcome, "full");
+  assert.equal(store.take(frame(6, [row("t9")], ["t9", "t1", "t2"])).outcome, "changes");
+  assert.deepEqual([store.order, store.leftOut], [["t9", "t1"], "2 more"]);
+  assert.equal(store.take(frame(6, [row("t1")], ["t1"], null)).outcome, "full");
+});
+
 test("a search finds rows by text and by status", () => {
   const store = filled("t1", "t2");
   store.take(frame(2, [row("t2", { status: "blocked", agent: "Reviewer", note: "late" })]));

@@ -43,9 +43,9 @@ class BoardView(ClosableWidget, anywidget.AnyWidget):
 
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
-    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view.publisher.whole())
-    """All rows, as they are when it is sent. It is all that a notebook saves of the board, since
-    changes are messages. It has no value in Python."""
+    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view.publisher.saved())
+    """The first rows, as they are when it is sent. It is all that a notebook saves of the board,
+    since changes are messages. It has no value in Python."""
     kind = traitlets.Unicode().tag(sync=True)
     height = traitlets.Int(0).tag(sync=True)
 

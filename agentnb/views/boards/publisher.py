@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
@@ -23,8 +24,10 @@ from agentnb.views.boards.wire import (
     Order,
     Row,
     RowsMessage,
+    SavedRows,
 )
-from agentnb.views.panel.renewal import SAVE_EVERY_S
+from agentnb.views.figures.words import counted
+from agentnb.views.panel.renewal import MOST_SAVED, SAVE_EVERY_S, left_out
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import Viewers
 
@@ -88,6 +91,17 @@ class BoardPublisher:
                 "rows": [*self._rows.values()],
                 "order": [*self._rows],
             }
+
+    def saved(self) -> SavedRows:
+        """The rows as they are now, cut for a page that may have no kernel."""
+        frame = cast(SavedRows, {**self.whole()})
+        rest = frame["rows"][MOST_SAVED:]
+        if rest:
+            what = counted(len(rest), "more row")
+            frame["left_out"] = left_out(what, (_words(row["status"]) for row in rest))
+            frame["rows"] = frame["rows"][:MOST_SAVED]
+            frame["order"] = [row["id"] for row in frame["rows"]]
+        return frame
 
     def look(self) -> None:
         """Send what has changed, if anything has."""
@@ -247,6 +261,10 @@ class BoardPublisher:
                 pause_s = max(POLL_S, _SHARE * (time.monotonic() - begun_s))
                 if self._trouble:
                     pause_s = max(pause_s, _PAUSE_IN_TROUBLE_S)
+
+
+def _words(status: str) -> str:
+    return status.replace("_", " ")
 
 
 def changed_rows(rows: Sequence[Row], before: Mapping[str, Row], *, seq: int) -> RowsMessage | None:

@@ -74,6 +74,13 @@ class RowsMessage(TypedDict):
     """The ids of all rows, if that changed."""
 
 
+class SavedRows(RowsMessage):
+    """The list that a notebook is saved with."""
+
+    left_out: NotRequired[str]
+    """What it does not hold, in words; left out if it is whole."""
+
+
 class NoteLine(TypedDict):
     """A note on a task."""
 

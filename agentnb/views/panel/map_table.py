@@ -16,7 +16,8 @@ from agentnb.core.types import AgentStatus
 from agentnb.views.figures.words import counted
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
-from agentnb.views.panel.tree_view import MOST_SAVED, TreeView, left_out
+from agentnb.views.panel.renewal import MOST_SAVED, left_out
+from agentnb.views.panel.tree_view import TreeView, status_of
 from agentnb.views.panel.wire import (
     AgentRow,
     Frame,
@@ -100,7 +101,7 @@ class MapTable(TreeView):
         if rows <= MOST_SAVED:
             return frame
         what = counted(rows - MOST_SAVED, "more row")
-        more = left_out(what if judges == 1 else f"{what}, by judge", rest)
+        more = left_out(what if judges == 1 else f"{what}, by judge", map(status_of, rest))
         labels = cast(MapFrameMessage, frame).get("labels", [])[:MOST_SAVED]
         shape = {"rows": MOST_SAVED, "labels": labels}
         return cast(SavedFrame, {**frame, **shape, "agents": agents, "left_out": more})

@@ -8,7 +8,6 @@ agent's text is sent only to views that show it.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
@@ -28,7 +27,7 @@ from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.module import ENTRY, joined_module, style
-from agentnb.views.panel.renewal import Renewal
+from agentnb.views.panel.renewal import MOST_SAVED, Renewal, left_out
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from agentnb.views.panel.widgets import RunWidget
@@ -47,8 +46,6 @@ from agentnb.views.panel.wire import (
 
 MOST_VIEWS = 64
 """Most views of one `TreeView`, on all pages together."""
-MOST_SAVED = 1_000
-"""Most agents, or rows of a map, in the frame that a notebook is saved with."""
 
 
 class TreeView(RunWidget, anywidget.AnyWidget):
@@ -184,7 +181,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     def _cut(self, frame: SavedFrame) -> SavedFrame:
         """The first agents of a frame; parents come before their children."""
         rest = frame["agents"][MOST_SAVED:]
-        more = left_out(counted(len(rest), "more agent"), rest)
+        more = left_out(counted(len(rest), "more agent"), map(status_of, rest))
         kept = frame["agents"][:MOST_SAVED]
         return cast(SavedFrame, {**frame, "agents": kept, "left_out": more})
 
@@ -325,11 +322,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._say({**details.whole(fold, cost_of), "view": view})
 
 
-def left_out(what: str, agents: Sequence[AgentRow]) -> str:
-    """What a saved page does not hold: `200 more agents: 190 completed, 10 failed`."""
-    by_status = Counter(row.get("status", AgentStatus.PENDING) for row in agents)
-    counts = [f"{by_status[s]:,} {s}" for s in AgentStatus if by_status[s]]
-    return f"{what}: {', '.join(counts)}" if counts else what
+def status_of(row: AgentRow) -> str:
+    """An agent's status; a new agent's row has none."""
+    return str(row.get("status", AgentStatus.PENDING))
 
 
 def _no_cost(path: str) -> str:

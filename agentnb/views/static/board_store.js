@@ -9,6 +9,8 @@ export class BoardStore {
   seq = -1;
   /** Whether a frame is missing, so that a full one is needed. */
   gap = false;
+  /** What a saved page does not hold, in words; empty if it is whole. */
+  leftOut = "";
   /** Whether the kernel is gone, so that no frame will come. */
   done = false;
 
@@ -16,12 +18,16 @@ export class BoardStore {
   take(frame) {
     const isFull = frame?.base === null;
     if (!Number.isFinite(frame?.seq) || frame.seq < this.seq) return { outcome: "stale" };
-    if (frame.seq === this.seq && !(isFull && this.gap)) return { outcome: "stale" };
-    if (!isFull && frame.base !== this.seq) {
+    const isWhole = this.seq >= 0 && !this.leftOut;
+    const isCut = Boolean(frame.left_out);
+    if (frame.seq === this.seq && !(isFull && !isCut && (this.gap || !isWhole))) {
+      return { outcome: "stale" };
+    }
+    if ((!isFull && frame.base !== this.seq) || (isCut && isWhole)) {
       this.gap = true;
       return { outcome: "gap" };
     }
-    if (isFull) this.rows = new Map();
+    if (isFull) [this.rows, this.leftOut] = [new Map(), frame.left_out ?? ""];
     for (const row of Array.isArray(frame.rows) ? frame.rows : []) {
       if (typeof row?.id === "string") this.rows.set(row.id, row);
     }

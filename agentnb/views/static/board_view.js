@@ -34,6 +34,8 @@ export class BoardView {
   #statuses;
   #count = document.createTextNode("");
   #empty = document.createTextNode("");
+  #leftOutWords = document.createTextNode("");
+  #leftOut = make("div", "agentnb-left-out", { hidden: "" }, this.#leftOutWords);
   #notice = make("div", "agentnb-notice", { role: "status" });
   #paint = null;
   #isBegun = false;
@@ -137,7 +139,7 @@ export class BoardView {
     const attributes = { "data-lm-suppress-shortcuts": "true", "data-kind": this.#kind };
     const names = "agentnb-tree-view agentnb-boards";
     // The notice comes last, so that it moves nothing that the reader looks at.
-    this.element = make("div", names, attributes, body, this.#notice);
+    this.element = make("div", names, attributes, body, this.#leftOut, this.#notice);
     this.#resize();
   }
 
@@ -219,6 +221,9 @@ export class BoardView {
     const all = store.order.length;
     const shown = rows.length === all ? "" : `${wholeNumber(rows.length)} of `;
     setText(this.#count, `${shown}${counted(all, this.#kind.slice(0, -1))}`);
+    const { leftOut } = store;
+    this.#leftOut.hidden = !leftOut;
+    setText(this.#leftOutWords, leftOut && `Not in this page: ${leftOut}.`);
     const isEmpty = rows.length === 0;
     const none = all ? "Nothing matches." : LABELS[this.#kind].none;
     setText(this.#empty, isEmpty ? none : "");

@@ -1,5 +1,6 @@
-// Shows a made-up board. The address may have `kind` (`tasks` or `threads`), `rows` (their number), `alone`
-// (no kernel) and `dark`. `window.page` drives it and plays the kernel.
+// Shows a made-up board. The address may have `kind` (`tasks` or `threads`), `rows` (their number), `cut`
+// (as many rows as a saved page holds), `alone` (no kernel) and `dark`. `window.page` drives it and plays
+// the kernel.
 
 import widget from "/agentnb/views/static/board_panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -10,7 +11,12 @@ const kind = asked.get("kind") ?? "threads";
 const count = Number(asked.get("rows") ?? 12);
 const rows = kind === "tasks" ? madeUp.madeUpTasks(count) : madeUp.madeUpThreads(count);
 const full = (seq) => ({ type: "frame", seq, base: null, rows, order: rows.map(({ id }) => id) });
-const model = fakeModel({ snapshot: full(1), kind });
+const cut = Number(asked.get("cut") ?? 0);
+const snapshot = {
+  ...full(1),
+  ...(cut && { rows: rows.slice(0, cut), left_out: `${count - cut} more rows` }),
+};
+const model = fakeModel({ snapshot, kind });
 let seq = 1;
 
 document.body.dataset.jpThemeLight = String(!asked.has("dark"));

@@ -50,6 +50,23 @@ def test_message_has_changed_rows_and_the_order_only_if_it_changed() -> None:
     }  # fmt: skip
 
 
+def test_saved_board_has_a_thousand_rows_and_counts_the_others() -> None:
+    source = SomeSource(*map(task_row, range(1_000)))
+    board = Board(source)
+    assert board.publisher.saved() == board.publisher.whole()
+    source.all += [task_row(1_000, status="in_progress"), task_row(1_001), task_row(1_002)]
+    source.change()
+    saved = board.publisher.saved()
+
+    assert saved["order"] == [row["id"] for row in saved["rows"]]
+    assert len(saved["rows"]) == 1_000
+    assert saved["left_out"] == "3 more rows: 2 pending, 1 in progress"
+    whole = board.publisher.whole()
+    assert len(whole["rows"]) == 1_003, "a kernel answers with all"
+    assert whole["seq"] == saved["seq"]
+    board.publisher.close()
+
+
 def test_each_frame_is_built_on_the_one_before(board: Board) -> None:
     whole = board.publisher.whole()
     assert [row["id"] for row in whole["rows"]] == whole["order"] == ["t1", "t2"]
