@@ -69,7 +69,8 @@ def our_word(reason: str | None, *, has_calls: bool) -> str:
         reason: See `said`. Without one it is taken for a usual end.
         has_calls: Whether the reply holds tool calls: some servers end those as they end a text.
     """
-    ours = _OURS.get((reason or "end_turn").lower().replace("-", "_"), "")
+    word = (reason or "end_turn").partition(":")[0]  # Gemini's bridge says more behind it
+    ours = _OURS.get(word.lower().replace("-", "_"), "")
     return "tool_use" if has_calls and ours in ("end_turn", "stop_sequence") else ours
 
 

@@ -74,17 +74,17 @@ takes it."""
 _LONGEST_TEXT = 4_000
 """Characters of each text of a refusal that are read."""
 _MOST_SENTENCES = 50
-_SENTENCE_END = re.compile(r"""(?<=[.;!?])\s+|\n+(?![ \t])|(?=\{['"]type['"]\s*:)""")
+_SENTENCE_END = re.compile(r"""(?<=[.;!?])\s+|\n+(?![ \t])|(?=\{\\*['"]type\\*['"]\s*:)""")
 """Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
 _WORDS = ("message", "msg", "detail", "error", "errors", "metadata", "raw", "reason", "title")
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
 _REPEATED = re.compile(
-    r"""['"](?:input|failed_generation)['"]\s*:.*?(?=\{['"]type['"]|$)"""
-    r"""|\binput_value=.*?(?=, input_type=|$)""",
+    r"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?=\{\\*['"]type\\*['"]|$)"""
+    r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*""",
     re.S,
 )
-"""The same within a text, as vLLM and Pydantic write mistakes."""
+"""The same within a text, as vLLM, Pydantic and Fireworks write mistakes, also in JSON in JSON."""
 _OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
 
@@ -187,7 +187,8 @@ _UNKNOWN = (
     rf"\bun(?:known|recogni[sz]ed|expected)|\bextra\b|extra_forbidden|{_UNSUPPORTED}"
     r"|\billegal\b|\binvalid (?:field|property|parameter|argument|key|attribute)\b"
     r"|\bremove\b|\b(?:should|must) not be (?:a|in|set|sent|given|provided|included|present|used"
-    r"|specified)\b|\b(?:response|output|read)[- ]only\b|\bdoes not match any of\b"
+    r"|specified)\b|\b(?:response|output|read)[- ]only\b"
+    r"|\b(?:does|did) not match any (?:of|variant)\b"
 )
 """Of a field that is named as one."""
 _NEEDED = (
@@ -236,7 +237,7 @@ def _name(part: str) -> str:
     if "_" in part:
         return rf"(?<!\w){name}(?!\w)"
     called = (
-        r"\b(?:field|parameter|argument|property|key|keyword|input|attribute)s?"
+        r"\b(?:field|param|parameter|argument|property|key|keyword|input|attribute)s?"
         r"(?: supplied)?:?\s+"
     )
     return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w\[-]|\.\w)|^{name}:)"
@@ -281,8 +282,9 @@ _TABLE = (
     ),
     _Row(
         STREAM_OPTIONS,
-        rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b",
-        rf"{_UNKNOWN}|\binvalid\b",
+        rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b|\bstream options\b",
+        # Gateways that make a stream of a whole reply have not heard that we ask for one.
+        rf"{_UNKNOWN}|\binvalid\b|\bonly (?:be )?(?:allowed|defined|set|used)\b|\bset together\b",
         unless=rf"{_OTHERWISE}|\bwithout\b|stream_options\.(?!include_usage)\w",
     ),
     # Templates of some models have no place for it.
@@ -291,7 +293,8 @@ _TABLE = (
         r"\bsystem (?:role|message|prompt|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
         r"|\bdeveloper (?:role|message|instruction)",
         _UNSUPPORTED,
-        unless=rf"{_OTHERWISE}|with the exception|optional|\bcontains?\b|policy|image|lacking",
+        unless=rf"{_OTHERWISE}|with the exception|optional|\bonly user\b(?:(?!\bgot\b).)*\bsystem\b"
+        r"|\bcontains?\b|policy|image|lacking",
     ),
     _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
     _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
@@ -304,8 +307,9 @@ _TABLE = (
     # Templates that join texts fail with Python's own words.
     _Row(
         NULL_CONTENT,
-        r"\bcontent\b|\bNoneType\b",
-        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull\b|\bexpected (?:a )?str"
+        r"\bcontent\b|\bNoneType\b|\bNullValue\b",
+        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull(?:value)?\b|<nil>"
+        r"|\bexpected (?:a )?str"
         r"|\bNone is not of type\b",
         unless=r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b",
     ),
@@ -465,8 +469,11 @@ class Asking:
 # -- thinking that is no longer taken ------------------------------------------------------------
 
 _REFUSED_BLOCK = _Row("", _thinking_block("(?:redacted_)?thinking"), rf"{_UNKNOWN}|\binvalid\b")
-_ABOUT_THINKING = re.compile(r"(?i)\b(?:redacted_)?thinking\b")
-_ABOUT_SIGNATURE = re.compile(r"(?i)\bsignature\b|different conversation|cannot be modified")
+_ABOUT_THINKING = re.compile(r"(?i)\b(?:redacted_)?thinking\b|\bthought|\bencrypted content\b")
+_ABOUT_SIGNATURE = re.compile(
+    r"(?i)\bsignature\b|different conversation|cannot be modified|must contain thinking"
+    r"|\bencrypted content\b"
+)
 _MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
 _MOST_MARKS = 10_000
 
@@ -552,8 +559,8 @@ def _is_sent(block: object) -> bool:
     return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted_data)
 
 
-_BOUND = frozenset({"thinking_blocks", "reasoning_details"})
-"""The fields of LiteLLM and OpenRouter."""
+_BOUND = frozenset({"thinking_blocks", "reasoning_details", "reasoning_opaque"})
+"""The fields of LiteLLM, OpenRouter and Copilot."""
 
 
 def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:

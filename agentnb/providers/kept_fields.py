@@ -25,8 +25,19 @@ from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS
 if TYPE_CHECKING:
     from agentnb.providers.forms import Form
 
-_WHOLE = frozenset({"format", "id", "index", "name", "type"})
-"""Fields that are repeated with each piece of an object, and never come in pieces."""
+_WHOLE = frozenset(
+    (
+        "format",
+        "id",
+        "index",
+        "name",
+        "type",
+        "reasoning_opaque",
+        "thought_signature",
+        "tool_use_id",
+    )
+)
+"""Fields that never come in pieces: a further one replaces the one before."""
 _LAST = ("signature",)
 """Fields that end an entry: what follows is another."""
 _GROWS = frozenset(
@@ -72,7 +83,6 @@ class KeptFields:
             if self._room < 0 or self._parts < 0:
                 del self._fields[name]
                 self.dropped[name] = None
-                self._room, self._parts = max(self._room, 0), max(self._parts, 0)
 
     def whole(self) -> dict[str, Any]:
         """The fields with their whole values."""
@@ -126,7 +136,7 @@ class KeptFields:
             last = _continued(items, new) if is_entry and (not at or _only_grows(new)) else None
             if last is not None:
                 self._merge(last, new)
-            elif self._room >= 0:
+            else:
                 items.append(self._begun(new))
 
 

@@ -251,6 +251,7 @@ _READ_FIELDS = frozenset(
         *("reasoning_content", "reasoning"),
         # What a server says about its reply, and refuses in a request.
         *("annotations", "audio", "channel"),
+        "content_blocks",  # of Portkey: deltas, which no request may have
     )
 )
 """Fields of a delta that are not kept to be sent back."""

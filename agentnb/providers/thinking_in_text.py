@@ -45,6 +45,8 @@ _PAIRS = {
     "<thinking>": "</thinking>",
     "<thought>": "</thought>",
     "<seed:think>": "</seed:think>",
+    "<longcat_think>": "</longcat_think>",
+    "<|channel>thought": "<channel|>",
     "[THINK]": "[/THINK]",
     "◁think▷": "◁/think▷",
     "<|START_THINKING|>": "<|END_THINKING|>",
@@ -63,6 +65,8 @@ _LONE_END = re.compile(
 )
 """On a line of its own, or before a blank line: else it is a part of what is said."""
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_MARKER = re.compile(r"[ \t]*(?:>|[-*+#|]|\d+[.)])[ \t>*+#|-]*")
+"""What Markdown writes before an entry, a heading, a quotation or a cell."""
 _JSON = re.compile(
     r'\s*(?:([{\[])|([}\]])|"(?:[^"\\]++|\\.)*+"?|[:,]|-?\d[\d.eE+-]*|true|false|null)', re.DOTALL
 )
@@ -272,7 +276,7 @@ class _Split:
         tag = next((tag for tag in _BEGINS if begun.startswith(tag)), "")
         if tag and self._may_open(tag):
             self._held = self._held or [*self._blanks, self._left]
-            self._is_words = tag in _WORDS and not self._follows
+            self._is_words = tag in _WORDS and (self._is_words or not self._follows)
             self.begin, self._end, self._left = tag, _PAIRS[tag], begun[len(tag) :]
             self._may_hold = False
             return self._think()
@@ -389,9 +393,10 @@ def _end_of_json(text: str) -> int:
 
 
 def _is_code(before: str) -> bool:
-    """Whether what follows a text is in quotes, or alone on a line of indented code."""
+    """Whether what follows a text is in quotes, or alone in an entry or a line of indented code."""
     line = before.rpartition("\n")[2].expandtabs(4)
-    return before.endswith(("`", "'", '"')) or (line.isspace() and len(line) >= 4)
+    is_alone = line.isspace() and len(line) >= 4
+    return before.endswith(("`", "'", '"')) or is_alone or _MARKER.fullmatch(line) is not None
 
 
 def _is_begun(before: str, tag: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,8 +15,10 @@ import agentnb
 from agentnb.core.errors import Refused, StreamBroken
 from agentnb.core.types import CompletionRequest, Stopped, user_message
 from agentnb.providers.anthropic import AnthropicProvider
-from agentnb.providers.ends import MAY_BE_CUT
+from agentnb.providers.ends import MAY_BE_CUT, checked
+from agentnb.providers.limits import BadReply
 from agentnb.providers.openai import OpenAIProvider
+from agentnb.providers.servers import Server
 from tests.loopback import Event, LoopbackServer, Reply
 from tests.loopback.completions import DONE, chunk
 
@@ -103,6 +106,7 @@ async def end_of(dialect: str) -> Stopped:
         ("model_context_window_exceeded", "model_context_window_exceeded"),
         ("content_filter", "refusal"),
         ("content-filter", "refusal"),
+        ("content_filter: PROHIBITED_CONTENT", "refusal"),
         ("SAFETY", "refusal"),
         ("sensitive", "refusal"),
         ("Refusal", "refusal"),
@@ -144,6 +148,7 @@ async def test_reason_is_heard_in_any_case_and_in_any_servers_words(
         ("refusal", {"category": ["odd"], "explanation": 5}, "declined to answer: Half an"),
         ("refusal", "odd", "declined to answer: Half an"),
         ("SPII", None, "declined to answer (SPII): Half an"),
+        ("content_filter: OTHER", None, "declined to answer (content_filter: OTHER): Half an"),
     ],
 )
 def test_refusal_names_its_category_its_explanation_and_the_words_before(
@@ -197,13 +202,33 @@ def test_refusal_is_replayed_in_the_same_words(
     assert told[1] == told[0]
 
 
-@pytest.mark.parametrize("reason", ["error", "abort", "cancelled", "tired"])
+@pytest.mark.parametrize(
+    "reason",
+    ["error", "abort", "cancelled", "tired", "function_call_filter: MALFORMED_FUNCTION_CALL"],
+)
 async def test_reason_that_is_not_known_is_no_end(
     monkeypatch: pytest.MonkeyPatch, dialect: str, reason: str
 ) -> None:
     with serving(monkeypatch, lambda _: reply(dialect, reason, "Par")):
         with pytest.raises(StreamBroken, match="the unknown stop reason"):
             await end_of(dialect)
+
+
+def test_model_that_gives_no_reason_alone_may_be_asked_as_much_as_there_is() -> None:
+    server = Server()
+
+    def heard(reason: str | None, *, has_company: bool) -> str:
+        return checked(reason, server, "m", has_company=has_company, has_answer=True)
+
+    with pytest.raises(BadReply):
+        heard(None, has_company=True)
+    assert server.at_once == 1
+    assert heard(None, has_company=False) == MAY_BE_CUT
+    assert server.at_once == sys.maxsize
+    assert heard("stop", has_company=False) == ""
+    with pytest.raises(BadReply):
+        heard(None, has_company=True)
+    assert server.at_once == 1, "it has given reasons since"
 
 
 @pytest.mark.parametrize("nothing", [None, "", "null", "none"])

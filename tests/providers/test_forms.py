@@ -97,6 +97,7 @@ REFUSED = [
         {"detail": [{"loc": ["body", "tool_choice"], "msg": "Extra inputs are not permitted"}]},
     ),
     (TOOL_CHOICE, "tool_choice.type: Input should be 'auto' or 'none'"),
+    (TOOL_CHOICE, "tool_choice: data did not match any variant of untagged enum ToolChoice"),
     (TOOL_CHOICE, "tool_choice: Input should be a valid string"),
     (
         TOOL_CHOICE,
@@ -147,6 +148,7 @@ REFUSED = [
     (SYSTEM, "Developer instruction is not enabled for models/gemma-3-27b-it"),
     (SYSTEM, "Unexpected role 'system'"),
     (SYSTEM, "Only user and assistant roles are supported!"),
+    (SYSTEM, "Only user, assistant and tool roles are supported, got system."),
     (SYSTEM, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
     (SYSTEM, "system: Extra inputs are not permitted"),
     (SYSTEM, "This model does not support the 'system' parameter"),
@@ -187,7 +189,27 @@ REFUSED = [
     ),
     (MAX_TOKENS, openai("Unsupported parameter", param="max_tokens", code="unsupported_parameter")),
     (MAX_TOKENS, "this model is not supported MaxTokens, please use MaxCompletionTokens"),
-    # Fields that a server sent.
+    (STREAM_OPTIONS, "The 'stream_options' parameter is only allowed when 'stream' is enabled."),
+    (STREAM_OPTIONS, "Stream options can only be defined when `stream=True`."),
+    (STREAM_OPTIONS, "'stream' and 'stream_options' must be set together"),
+    # Fields that a server sent. What it repeats of their values is not read.
+    *(
+        (
+            "mark",
+            f"Extra inputs are not permitted, field: 'messages[8].mark', value: '{value}'",
+        )
+        for value in (
+            "default",
+            "The system prompt is not supported.",
+            "The description is missing, so I look",
+            "It must include a number. unknown field `tools`",
+        )
+    ),
+    (
+        "mark",
+        '{\\"detail\\":[{\\"type\\":\\"extra_forbidden\\",\\"loc\\":[\\"body\\",\\"mark\\"],\\"msg\\":'
+        '\\"Extra inputs are not permitted\\",\\"input\\":\\"unknown field `tools`\\"}]}',
+    ),
     ("mark", "Unknown parameter: mark."),
     (
         "reasoning_content",
@@ -219,6 +241,8 @@ REFUSED = [
         "got null instead.",
     ),
     (NULL_CONTENT, "None is not of type 'string' - 'messages.2.content'"),
+    (NULL_CONTENT, 'Error rendering: Cannot apply filter "string" to type: NullValue'),
+    (NULL_CONTENT, "invalid message content type: <nil>"),
     (NULL_CONTENT, "messages[2].content: invalid type: null, expected a string at line 1"),
     # Thinking.
     (UNSIGNED, "messages.1.content.0.thinking.signature: Field required"),
@@ -263,6 +287,7 @@ OTHERS = [
     "messages.0.content.0.text: Input should be a valid string",
     "Request signature is invalid or expired",
     "The system prompt contains content that is not allowed by our usage policy",
+    "Only user, system and assistant roles are supported!",
     "Only user and assistant roles are supported, with the exception of an initial optional "
     "system message!",
     "Unsupported value: 'max_tokens' must be an integer, not float",
@@ -355,6 +380,7 @@ def test_error_of_a_server_must_quote_a_name() -> None:
     for said in ("no available server for tools", "tool calls are not supported right now"):
         assert after(Form(), Complaint(503, said), PARTS) == Form()
     assert not after(Form(), Complaint(503, "unknown field `tools`"), PARTS).has(TOOLS)
+    assert not after(Form(), Complaint(500, "Unsupported param: tools"), PARTS).has(TOOLS)
 
 
 @pytest.mark.parametrize(
@@ -804,6 +830,9 @@ def test_what_another_server_sent_is_no_part_of_the_request(
         "messages.1.content.0: Invalid signature. It is bound to a different conversation",
         "`thinking` blocks in the latest assistant message cannot be modified.",
         "messages.1.content.0: Invalid `data` in `redacted_thinking` block",
+        "messages.1.content.0.thinking: each thinking block must contain thinking",
+        "Corrupted thought signature.",
+        "The encrypted content gAAA... could not be verified.",
         "messages.1.content.0: unsupported content block type 'thinking'",
         "messages.1.content.0: Input tag 'thinking' found using 'type' does not match any of the "
         "expected tags: 'text', 'image'",
@@ -932,7 +961,20 @@ async def test_thinking_is_left_out_once_in_a_call(monkeypatch: pytest.MonkeyPat
         assert ["Hm." in str(each.body) for each in server.requests] == [True, False]
 
 
-@pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details"])
+async def test_thinking_that_was_left_out_is_no_part_of_the_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = ["Invalid `signature` in `thinking` block", "Unknown parameter: thinking_blocks"] * 9
+    script = lambda _: Reply(status=400, message=words.pop(0))  # noqa: E731
+    with serving(monkeypatch, script) as server:
+        kept = replace(of_gateway("Hm."), api=f"openai {server.url}/v1")
+        with pytest.raises(InvalidRequest):
+            await ask("chat", conversation(kept))
+
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details", "reasoning_opaque"])
 async def test_thinking_that_a_gateway_passes_on_and_that_is_refused_is_left_out(
     monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:

@@ -855,6 +855,40 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             id="entries of another writing",
         ),
         pytest.param(
+            [
+                details({**THOUGHT, "text": "a"}, {**THOUGHT, "text": "b", "more": 1}),
+                details({"index": 0, "text": "c"}),
+            ],
+            {"reasoning_details": [{**THOUGHT, "text": "abc", "more": 1}]},
+            id="an index tells by itself",
+        ),
+        pytest.param(
+            [
+                details({"type": "web_search", "tool_use_id": "1"}),
+                details({"type": "web_search", "tool_use_id": "2"}),
+            ],
+            {
+                "reasoning_details": [
+                    {"type": "web_search", "tool_use_id": "1"},
+                    {"type": "web_search", "tool_use_id": "2"},
+                ]
+            },
+            id="entries of two calls",
+        ),
+        pytest.param(
+            [
+                choice({"reasoning_opaque": "A", "extra_content": {"thought_signature": "B"}}),
+                choice({"reasoning_opaque": "C", "extra_content": {"thought_signature": "D"}}),
+            ],
+            {"reasoning_opaque": "C", "extra_content": {"thought_signature": "D"}},
+            id="signatures that come whole",
+        ),
+        pytest.param(
+            [choice({"content_blocks": [{"index": 0, "delta": {"thinking": "a"}}]})],
+            {},
+            id="deltas of another API",
+        ),
+        pytest.param(
             [details({**THOUGHT, "text": "ab "})] * (MOST_PARTS + 1),
             {"reasoning_details": [{**THOUGHT, "text": "ab " * (MOST_PARTS + 1)}]},
             id="an entry in very many pieces",

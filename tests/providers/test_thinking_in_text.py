@@ -52,6 +52,8 @@ ALOUD = {
     "\n\u200b\n<think>hm</think>Paris": ("hm", "Paris"),
     "<seed:think>hm</seed:think>Paris": ("hm", "Paris"),
     "◁think▷hm◁/think▷Paris": ("hm", "Paris"),
+    "<longcat_think>hm</longcat_think>Paris": ("hm", "Paris"),
+    "<|channel>thought\nhm<channel|>Paris": ("\nhm", "Paris"),
     "<|START_THINKING|>hm<|END_THINKING|>Paris": ("hm", "Paris"),
     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Paris": (
         "hm",
@@ -190,6 +192,10 @@ def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: 
         'Here it is: {"a": "x</think>y", "b": 1}',
         "x</think>",
         "x</think>\n",
+        "> Okay, so\n> </think>\n\nThe tag is left over.",
+        "Close both:\n- <b>\n- </think>\n\nThat is all.",
+        "1. </think>\n\nIt ends the thinking.",
+        "## </think>\n\nIt ends the thinking.",
         '{"a": {"b": [1, true]}, "text": "\\"}hm\n</think>\n\nParis"}',
         '{"text": "hm\n</think>\n\nPar',
     ],
@@ -396,7 +402,12 @@ def test_typed_answer_is_tried_whole(size: int) -> None:
 
 
 def test_reply_of_words_between_tags_and_nothing_else_is_the_answer() -> None:
-    for said in ("<thought>Be bold.</thought>", " <thinking>Hm.</thinking>\n"):
+    for said in (
+        "<thought>Be bold.</thought>",
+        " <thinking>Hm.</thinking>\n",
+        "<thought>Be bold.</thought>\n<thought>Be kind.</thought>",
+        "<thinking>a</thinking> <thought>b</thought>\n<thinking>c</thinking>",
+    ):
         assert content_of(read(Server(), *said)) == ("", said)
         assert content_of(read(Server(), said)) == ("", said)
 
