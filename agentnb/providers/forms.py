@@ -176,7 +176,7 @@ def _place(said: Mapping[str, Any]) -> str:
 # -- the table of complaints -------------------------------------------------------------------
 
 _UNSUPPORTED = (
-    r"unsupported|incompatible|unavailable|disallow|forbidden|not one of"
+    r"unsupported|incompatible|unavailable|disabled|disallow|forbidden|not one of"
     r"|(?:\b(?:not|no|cannot|never|without)\b|n't\b).{0,60}?"
     r"\b(?:support|permit|allow|accept|enabl|implement|recogni|availab|compatib)"
     r"|\b(?:cannot|can not|can't|may not|must not) (?:be )?"
@@ -268,7 +268,7 @@ _TABLE = (
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
         # A tool's schema, another field beside tools, the account.
-        unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|parallel|image|\byour plan\b"
+        unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\byour plan\b"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
@@ -290,11 +290,11 @@ _TABLE = (
     # Templates of some models have no place for it.
     _Row(
         SYSTEM,
-        r"\bsystem (?:role|message|prompt|instruction)|\bonly user\b.*\broles? (?:is|are)\b"
-        r"|\bdeveloper (?:role|message|instruction)",
+        r"\bsystem (?:role|message|prompt|instruction)|\bdeveloper (?:role|message|instruction)"
+        r"|\brole: system\b|\bonly user\b.*\broles? (?:is|are)\b",
         _UNSUPPORTED,
         unless=rf"{_OTHERWISE}|with the exception|optional|\bonly user\b(?:(?!\bgot\b).)*\bsystem\b"
-        r"|\bcontains?\b|policy|image|lacking",
+        r"|\bcontains?\b|policy|image|lacking|multiple|\bat the (?:start|beginning)|empty",
     ),
     _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
     _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
@@ -326,7 +326,7 @@ _TABLE = (
             limit,
             rf"{_name(limit)}|\b{limit.replace('_', '')}\b",
             unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
-            r"|maximum|integer|float|budget_tokens",
+            r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d",
         )
         for limit in _OTHER_LIMIT
     ),

@@ -119,6 +119,7 @@ REFUSED = [
     (TOOLS, "`tools` is not supported by this model"),
     (TOOLS, "deepseek-reasoner does not support Function Calling"),
     (TOOLS, "tools param requires --jinja flag"),
+    (TOOLS, "Tool use is disabled for this model"),
     (
         TOOLS,
         '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set',
@@ -147,6 +148,7 @@ REFUSED = [
     (SYSTEM, "System role not supported"),
     (SYSTEM, "Developer instruction is not enabled for models/gemma-3-27b-it"),
     (SYSTEM, "Unexpected role 'system'"),
+    (SYSTEM, "invalid role: system, only user and assistant are supported"),
     (SYSTEM, "Only user and assistant roles are supported!"),
     (SYSTEM, "Only user, assistant and tool roles are supported, got system."),
     (SYSTEM, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
@@ -309,6 +311,12 @@ OTHERS = [
     "'max_tokens' or 'max_completion_tokens' is too large: 8192",
     "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
     "max_tokens cannot be set above 4096",
+    "The max_tokens of 100000 is not supported by this model, which supports up to 8192",
+    "Unsupported value: 'max_tokens' does not support 64000 with this model.",
+    "The tools contain duplicates, which is not supported",
+    "Multiple system messages are not supported",
+    "System messages are only supported at the start of the conversation",
+    "The system message must not be empty: not supported",
     "The system prompt is too long, which is not supported",
     # Something is missing.
     "thinking is enabled but reasoning_content is missing in assistant tool call message 2",
