@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.chromium import DEADLINE_MS
 from tests.browser.test_everyone import findings
 from tests.browser.test_hostile import HOSTILE
 from tests.browser.tree_page import Open, TreePage, new_agent
@@ -146,6 +148,23 @@ def test_code_that_asks_to_run_is_read_line_by_line_and_can_be_changed(open_tree
         ("q9", "approve", None, None, None),
         ("q0", "approve", '{"code":"print(1)\\n"}', None, None),
     ]
+
+
+def test_question_without_a_kernel_takes_no_answer_and_promises_no_end(open_tree: Open) -> None:
+    asked = quote(json.dumps([approval(1, code="print(1)"), PLAN]))
+    tree = open_tree(f"agents=12&alone&questions={asked}")
+    fields = tree.page.locator(".agentnb-question").locator("input, textarea, .agentnb-answer")
+    late = tree.page.locator(".agentnb-question-late")
+    expect(late.first).to_be_visible()
+    assert {field.is_enabled() for field in fields.all()} == {True}
+
+    expect(tree.page.locator(".agentnb-notice")).to_contain_text("No kernel", timeout=DEADLINE_MS)
+
+    assert {field.is_enabled() for field in fields.all()} == {False}
+    assert {each.is_visible() for each in late.all()} == {False}
+    tree.tell({"type": "notices", "lines": []})
+    expect(late.first).to_be_visible()
+    assert {field.is_enabled() for field in fields.all()} == {True}
 
 
 def test_twenty_questions_are_lines_that_open_and_the_list_keeps_what_is_typed(

@@ -110,6 +110,8 @@ VIEWS = ("tree", "panel", "map", "board", "bg")
 STATES = [*ENDED, "open", "killed"]
 NOT_ENDED = {"running", "waiting", "pending"}
 READ = "all => all.map(({dataset}) => [dataset.agentPath ?? dataset.row, dataset.status])"
+MARKS = """all => all.filter(each =>
+    each.checkVisibility() && getComputedStyle(each, "::before").display !== "none").length"""
 STEERS = re.compile("Cancel|Pause|Resume|Continue|Play|Send|Complete|Add note|Read aloud")
 
 
@@ -221,6 +223,8 @@ def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, st
         expect(place).to_contain_text("No kernel answers")
         steering = place.locator("button:visible:enabled", has_text=STEERS)
         assert steering.all_inner_texts() == [], view
+        # JupyterLab marks a widget without its kernel: once for each view is enough.
+        assert place.locator(".jupyter-widgets-disconnected").evaluate_all(MARKS) <= 1, view
         if view == "board":
             expect_board(place, of_kernel.records["board"])
         else:

@@ -736,6 +736,60 @@ def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open) -> None:
     expect(play).to_be_visible()
 
 
+def test_kernel_that_goes_after_the_run_takes_the_replay_and_leaves_the_text(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=12&done")
+    tree.item("1").click()
+    text = tree.details.locator(".agentnb-text")
+    expect(text).to_be_visible()
+    said = text.inner_text()
+    tree.page.evaluate("page.model.answer = () => {}")
+    tree.page.get_by_role("button", name="Play").click()
+    tree.page.evaluate("page.model.close()")
+
+    expect(tree.page.locator(".agentnb-notice")).to_contain_text("the replay with it")
+    expect(tree.page.get_by_role("button", name="Play")).to_have_count(0)
+    assert text.inner_text() == said
+    expect(tree.details).not_to_contain_text("not saved")
+    tree.item("root").click()
+    expect(tree.details).to_contain_text("an agent's text is not saved in the page")
+    expect(text).to_be_hidden()
+
+
+def test_controls_beside_a_view_without_a_kernel_are_not_there(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.page.evaluate(
+        """() => {
+          const view = document.getElementById("view");
+          view.className = "widget-box";
+          for (const name of ["cancel-run", "pause-run", "budget-slider"]) {
+            const control = document.createElement("button");
+            control.className = `agentnb-${name}`;
+            control.textContent = name;
+            view.append(control);
+          }
+        }"""
+    )
+    controls = tree.page.locator("#view > button")
+    assert controls.all_inner_texts() == ["cancel-run", "pause-run", "budget-slider"]
+    for control in controls.all():
+        expect(control).to_be_visible()
+
+    tree.page.evaluate("page.model.close()")
+
+    for control in controls.all():
+        expect(control).to_be_hidden()
+
+
+def test_page_of_slides_shows_no_heading_of_questions_that_nobody_asked(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.page.add_style_tag(content="section { display: block !important; }")  # as reveal.js does
+
+    expect(tree.item("root")).to_be_visible()
+    expect(tree.page.get_by_text("No more questions")).to_be_hidden()
+
+
 IN_A_CELL = """() => {
   const outputs = ["agentnb-repeats-live-view", "agentnb-repeats-board"].map((name) => {
     const output = document.createElement("div");

@@ -40,9 +40,9 @@ export class Details {
     this.calls = new Calls(onCall, signal);
     this.tell = new Tell({ onTell, signal });
     this.element = make(
-      "section",
+      "div",
       "agentnb-details",
-      { "data-agent-details": "", "aria-label": "Details of the agent" },
+      { role: "region", "data-agent-details": "", "aria-label": "Details of the agent" },
       this.#head(),
       this.#task.element,
       this.#factList(),

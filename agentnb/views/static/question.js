@@ -23,6 +23,7 @@ export class Question {
   #longest = LONGEST_FIELD;
   #number = null;
   #reason = null;
+  #late;
   #error = document.createTextNode("");
   #errorBox = null;
   #state = document.createTextNode("");
@@ -81,6 +82,10 @@ export class Question {
   /** Enables or disables the answers: `canAnswer` is whether the run can be steered. */
   enable(canAnswer) {
     this.#canAnswer = canAnswer;
+    for (const field of [this.#field, this.#number, this.#reason]) {
+      if (field) field.disabled = !canAnswer;
+    }
+    if (this.#late) this.#late.hidden = !canAnswer;
     for (const button of this.#buttons) button.disabled = !canAnswer || this.#isSent;
   }
 
@@ -169,7 +174,8 @@ export class Question {
     const show = makeButton("agentnb-question-show", `Show agent ${row.path}`);
     show.addEventListener("click", () => this.#onShow(row.path));
     const state = make("span", "agentnb-question-state", { role: "status" }, this.#state);
-    box.append(show, make("span", "agentnb-question-late", {}, row.late), state);
+    this.#late = make("span", "agentnb-question-late", {}, row.late);
+    box.append(show, this.#late, state);
     return box;
   }
 

@@ -25,10 +25,11 @@ export class Questions {
   /** `actions` has `onAnswer` and `onShow`: see `Question`. */
   constructor(actions) {
     this.#actions = actions;
+    // Not a `section`: reveal.js takes each for a slide.
     this.element = make(
-      "section",
+      "div",
       "agentnb-questions",
-      { "aria-label": "Questions of this run", hidden: "" },
+      { role: "region", "aria-label": "Questions of this run", hidden: "" },
       this.#heading,
       this.#list,
     );

@@ -17,6 +17,7 @@ const TICK_MS = 1_000;
 // A closed page sends no message, so an open one reports regularly.
 const HERE_MS = 10_000;
 const GONE = "The kernel is gone: this is the run's last known state.";
+const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
 const NOT_SAVED =
   "No kernel answers, and an agent's text is not saved in the page: the run's record has it.";
@@ -103,10 +104,12 @@ export class View {
   }
 
   closed(how) {
+    const wasReplay = this.#at !== null;
     this.#scrubber.withdraw();
     this.#goTo(null);
     this.#request.stop();
     this.#standStill(how);
+    if (wasReplay && how.wasAlive) this.#tell(NO_REPLAY);
     if (!this.#heard) this.#ask();
     this.#soon();
   }
@@ -129,6 +132,7 @@ export class View {
       onTell: (agent, text) => this.#connection.send({ type: "tell", agent, text }),
       onCall: (call) => {
         this.#call = call;
+        this.#heard = null;
         this.#ask();
       },
       signal,
@@ -189,6 +193,7 @@ export class View {
     if (!this.element.isConnected) return;
     this.#picture.settled();
     const panel = this.element.closest(".agentnb-panel");
+    if (this.#how !== null) this.#markStill();
     if (!panel || this.#panel === panel) return;
     this.#panel = panel;
     this.#markStill();
@@ -308,8 +313,10 @@ export class View {
   #ask() {
     const agent = this.#picture.selected;
     if (agent === null) return;
-    if (this.#connection.isClosed) this.#details.missing(NOT_SAVED);
-    else this.#request.want({ agent, call: this.#call, at: this.#at });
+    const isThere = this.#heard?.agent === agent && this.#heard.at === null;
+    if (this.#connection.isClosed && !isThere) this.#details.missing(NOT_SAVED);
+    else if (!this.#connection.isClosed)
+      this.#request.want({ agent, call: this.#call, at: this.#at });
   }
 
   #goTo(at) {
@@ -361,15 +368,15 @@ export class View {
     this.#how = how;
     if (how === null) this.#notice.replaceChildren();
     else if (how.wasAlive && !how.wasDone) this.#tell(GONE);
-    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : `${SAVED} ${this.#asOf(how)}`);
+    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : `${SAVED} It is ${this.#asOf(how)}.`);
     this.#markStill();
   }
 
   #markStill() {
     const how = this.#how;
     this.element.classList.toggle("agentnb-is-live", this.#connection.isAlive);
+    outermostBox(this.element).classList.toggle("agentnb-stands-still", how !== null);
     if (!this.#panel) return;
-    this.#panel.classList.toggle("agentnb-stands-still", how !== null);
     const status = this.#panel.querySelector(".agentnb-run-status");
     status?.querySelector(".agentnb-as-of")?.remove();
     if (how === null || how.wasDone) return;
@@ -391,6 +398,13 @@ export class View {
     close.addEventListener("click", () => this.#notice.replaceChildren());
     this.#notice.replaceChildren(make("span", "", { dir: "auto" }, text), close);
   }
+}
+
+// A dashboard of one's own may have controls of the run beside the view.
+function outermostBox(element) {
+  let box = element;
+  for (let at = element; at; at = at.parentElement?.closest(".widget-box")) box = at;
+  return box;
 }
 
 function makeId() {

@@ -1,6 +1,6 @@
 // Shows a made-up run. The address may have `agents` (their number), `alone` (no kernel), `dark`, `done`,
-// `early` (before its first frame), `live` (frames come by themselves), `loaded` (no controls). `window.page` drives
-// it.
+// `early` (before its first frame), `live` (frames come by themselves), `loaded` (no controls), `questions` (as
+// JSON). `window.page` drives it.
 
 import widget from "/agentnb/views/static/panel.js";
 import { fakeModel } from "./fake_model.js";
@@ -11,7 +11,8 @@ const done = asked.has("done");
 let frame = madeUpFrame(Number(asked.get("agents") ?? 30), { done });
 let looks = 0;
 const rows = structuredClone(frame.agents);
-const snapshot = asked.has("early") ? {} : frame;
+const questions = JSON.parse(asked.get("questions") ?? "[]");
+const snapshot = asked.has("early") ? {} : { ...frame, questions };
 const model = fakeModel({ snapshot, controls: !asked.has("loaded") });
 const { initialize, render } = widget();
 
