@@ -156,6 +156,9 @@ class Notebook:
         """Press ■ in the toolbar."""
         self._frame.locator('[data-command="notebook:interrupt-kernel"]').first.click()
 
+    def shut_kernel_down(self) -> None:
+        self._do("kernelmenu:shutdown", {})
+
     def restart_kernel(self) -> None:
         """Restart its kernel; its outputs stay."""
         self.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.restartKernel()")

@@ -141,6 +141,21 @@ def test_panel_whose_kernel_was_restarted_stands_still_and_says_so(desk: Desk) -
         panel.expect_statuses(_1="running", _2="completed")
 
 
+def test_view_of_an_ended_run_whose_kernel_is_shut_down_hides_nothing(desk: Desk) -> None:
+    notebook = desk.notebook("%load_ext agentnb", "%%spawn --model demo\nSay hello.")
+    notebook.run(0, 1)
+    outline = notebook.output(1).locator(".agentnb-repeats-live-view").first
+    panel = Panel(notebook.output(1))
+    expect(panel.button("Play")).to_be_visible()
+    expect(outline).to_be_hidden()
+
+    notebook.shut_kernel_down()
+
+    expect(panel.button("Play")).to_be_hidden()
+    expect(outline).to_be_visible()
+    panel.expect_statuses(root="completed")
+
+
 def test_runs_that_have_ended_leave_no_thread_behind(desk: Desk) -> None:
     count = """
 import threading

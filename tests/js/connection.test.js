@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { connectedWidget } from "../../agentnb/views/static/any_widget.js";
 import { Connection } from "../../agentnb/views/static/connection.js";
 import { Store } from "../../agentnb/views/static/store.js";
 import { HandClock } from "./clock.js";
@@ -38,6 +39,36 @@ function view(id = "v") {
 }
 
 const types = (model) => model.sent.map(({ type }) => type);
+
+test("a view hears that its kernel is lost though its run has ended and sends nothing", () => {
+  const model = fakeModel({ snapshot: frame(1, null, { done: true }) });
+  const slots = new Set();
+  const statusChanged = {
+    connect: (slot) => slots.add(slot),
+    disconnect: (slot) => slots.delete(slot),
+  };
+  const say = (status) => [...slots].map((slot) => slot(null, status));
+  let made = null;
+  const widget = connectedWidget(
+    () => new Store(),
+    (connection) => {
+      made = view();
+      connection.join(made);
+      return made;
+    },
+  );
+  const proxy = { ...model.proxy(), widget_manager: { kernel: { statusChanged } } };
+  const over = widget.initialize({ model: proxy });
+  widget.render({ model: proxy, el: { append: () => {} } });
+  model.tell(frame(2, null, { done: true }));
+  say("busy");
+  assert.deepEqual(made.heard, ["alive", "full"]);
+
+  say("autorestarting");
+  assert.deepEqual(made.heard.at(-1), { wasDone: true, wasAlive: true });
+  over();
+  assert.equal(slots.size, 0);
+});
 
 test("a frame that comes before the first view is in the store", () => {
   const { model, connection } = linked();

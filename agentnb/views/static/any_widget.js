@@ -4,6 +4,21 @@
 
 import { Connection } from "./connection.js";
 
+// What Jupyter's front ends say of a kernel that is lost, and with it the widgets' connections.
+const LOST = new Set(["dead", "restarting", "autorestarting", "terminating"]);
+
+// A view of a run that has ended sends nothing that could fail: it would stay alive for ever. Returns a
+// function that ends the waiting.
+function whenKernelIsLost(model, act) {
+  const kernel = model.widget_manager?.kernel;
+  const signal = kernel?.statusChanged;
+  const hear = (_, status) => {
+    if (LOST.has(status) || kernel.isDisposed) act();
+  };
+  signal?.connect?.(hear);
+  return () => signal?.disconnect?.(hear);
+}
+
 /** Returns the widget of one model: one connection, and any number of views. */
 export function connectedWidget(makeStore, makeView) {
   let connection = null;
@@ -18,7 +33,8 @@ export function connectedWidget(makeStore, makeView) {
   };
   return {
     initialize({ model }) {
-      connectionTo(model);
+      const made = connectionTo(model);
+      return whenKernelIsLost(model, () => made.close());
     },
     render({ model, el }) {
       const view = makeView(connectionTo(model), model);
