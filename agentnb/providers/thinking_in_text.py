@@ -73,6 +73,8 @@ _JSON = re.compile(
 """One sign or value of JSON; a string may end with the text."""
 _BLANK = re.compile(r"[\s\ufeff\u200b\u2060]*")
 """With what cannot be seen: some servers write a byte order mark first."""
+_FIRST = frozenset(tag[0] for tag in _BEGINS) | {*"\ufeff\u200b\u2060"}
+"""Characters that a tag, or what precedes one, begins with."""
 _MOST_QUOTED = 50
 """End tags of one reply that are looked at."""
 _CUT = ("max_tokens", "model_context_window_exceeded")
@@ -93,6 +95,8 @@ class ThinkingFilter:
     def __init__(self, request: CompletionRequest, server: Server) -> None:
         self._request, self._server = request, server
         self._split: _Split | None = None
+        self._is_plain = False
+        """Whether the text began with no tag: it was passed on without a look at the rest."""
         self.is_done = server.is_vendors
         """Whether all that comes is passed on as it is."""
         self._thought: list[str] = []
@@ -106,6 +110,10 @@ class ThinkingFilter:
                 yield event
             elif type(event) is TextDelta:
                 if self._split is None:
+                    if self._begins_plainly(event.text):
+                        self._is_plain = self.is_done = True
+                        yield event
+                        continue
                     self._split = _Split(self._request, self._server)
                 elif self._split.is_within(event.text):
                     self._size += len(event.text)
@@ -137,9 +145,9 @@ class ThinkingFilter:
                 thinking without an end, in a reply without one.
         """
         model, server = self._request.model, self._server
-        if self._split is None:
+        if self._split is None and not self._is_plain:
             return stopped
-        if self._size:
+        if self._split is not None and self._size:
             if self._split.begin:
                 server.tags_thinking.add((model, self._split.begin))
             message = self._parted(stopped.message)
@@ -151,13 +159,20 @@ class ThinkingFilter:
         if model in server.answers_at_once:
             return stopped
         text = stopped.message.text
-        if self._split.has_end(text):
-            server.thinks_in_text.add(model)
-            raise BadReply("thinking in the text, without its beginning")
-        if text.strip() and stopped.reason not in _CUT and not any(map(text.count, _ENDS)):
+        if any(end in text for end in _ENDS):
+            if (self._split or _Split(self._request, server)).has_end(text):
+                server.thinks_in_text.add(model)
+                raise BadReply("thinking in the text, without its beginning")
+        elif text.strip() and stopped.reason not in _CUT:
             server.thinks_in_text.discard(model)
             server.answers_at_once.add(model)
         return stopped
+
+    def _begins_plainly(self, text: str) -> bool:
+        """Whether a reply's first piece of text tells that it is no thinking: nearly all do."""
+        begin = text.lstrip()[:1]
+        is_tag = not begin or begin in _FIRST
+        return not is_tag and self._request.model not in self._server.thinks_in_text
 
     def _pieces(self, pieces: Iterable[Piece]) -> Iterator[StreamEvent]:
         for is_thinking, piece in pieces:
