@@ -38,6 +38,8 @@ _WHOLE = frozenset(
     )
 )
 """Fields that never come in pieces: a further one replaces the one before."""
+_OF_PIECE = "thought"
+"""Gemini's bridge marks so the pieces of text that are thinking, not the whole message."""
 _LAST = ("signature",)
 """Fields that end an entry: what follows is another."""
 _GROWS = frozenset(
@@ -108,7 +110,8 @@ class KeptFields:
 
     def _merge(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         for key, value in new.items():
-            old[key] = self._joined(key, old.get(key), value)
+            if key != _OF_PIECE or value is not True:
+                old[key] = self._joined(key, old.get(key), value)
 
     def _begun(self, new: Any) -> Any:
         """A value that may grow."""

@@ -884,6 +884,14 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
             id="signatures that come whole",
         ),
         pytest.param(
+            [
+                choice({"extra_content": {"google": {"thought": True}}}),
+                choice({"extra_content": {"google": {"thought_signature": "A"}}}),
+            ],
+            {"extra_content": {"google": {"thought_signature": "A"}}},
+            id="a mark of the text beside it",
+        ),
+        pytest.param(
             [choice({"content_blocks": [{"index": 0, "delta": {"thinking": "a"}}]})],
             {},
             id="deltas of another API",
