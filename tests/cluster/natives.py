@@ -21,6 +21,7 @@ from agentnb.core.types import (
     Usage,
     assistant_message,
 )
+from tests.support import DEADLINE_S
 
 
 def note(file: str, line: str) -> None:
@@ -104,7 +105,9 @@ class SlowOnce:
 
 
 def _until_there(file: Path) -> None:
+    ends = time.monotonic() + DEADLINE_S
     while not file.exists():
+        assert time.monotonic() < ends, "the test never let it go on"
         time.sleep(0.01)
 
 

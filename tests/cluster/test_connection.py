@@ -65,8 +65,7 @@ class Saying:
                 if isinstance(item, BaseException):
                     raise item
                 if isinstance(item, threading.Event):
-                    while not item.is_set():  # noqa: ASYNC110  # of another thread
-                        await asyncio.sleep(0.001)
+                    await until(item.is_set)
                     continue
                 yield TextDelta(item) if isinstance(item, str) else item
         finally:

@@ -973,8 +973,7 @@ async def test_thinking_that_was_left_out_is_no_part_of_the_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["Invalid `signature` in `thinking` block", "Unknown parameter: thinking_blocks"] * 9
-    script = lambda _: Reply(status=400, message=words.pop(0))  # noqa: E731
-    with serving(monkeypatch, script) as server:
+    with serving(monkeypatch, lambda _: Reply(status=400, message=words.pop(0))) as server:
         kept = replace(of_gateway("Hm."), api=f"openai {server.url}/v1")
         with pytest.raises(InvalidRequest):
             await ask("chat", conversation(kept))
