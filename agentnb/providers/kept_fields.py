@@ -8,7 +8,8 @@ two entries of one piece are one only if all they have are texts in pieces.
 Any other value replaces the one before it. So does a text that comes whole with each piece, under a
 name that is none of a text in pieces.
 
-They are optional: a field that passes a limit is dropped, and the reply goes on.
+They are optional: a field that passes a limit is dropped, and the reply goes on. So is an object
+that cannot be a further piece of the one before it.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ _GROWS = frozenset(
     ("arguments", "content", "data", "reasoning", "signature", "summary", "text", "thinking")
 )
 """Fields that come in pieces, of which two may be alike."""
-_TELLS_APART = (*sorted(_WHOLE), "title", "uri", "url")
+_OF_OBJECT = ("cited_text", "id", "name", "title", "tool_use_id", "type", "uri", "url")
+"""Fields that differ between two objects under one name, as LiteLLM sends quotes one by one."""
+_TELLS_APART = sorted(_WHOLE.union(_OF_OBJECT))
 """Fields that differ between two entries."""
 _SEALED = re.compile("encrypted|redacted")
 """Types of entries that come in pieces only under an index: joined for nothing they are lost."""
@@ -54,6 +57,8 @@ _SEALED = re.compile("encrypted|redacted")
 
 _MOST_OPEN = 32
 """Entries of a list that may grow by turns."""
+_DROPPED = object()
+"""Stands for a field that was dropped."""
 
 
 class KeptFields:
@@ -72,19 +77,18 @@ class KeptFields:
         self._parts = MOST_PARTS
         """Objects and lists that are left."""
         self.dropped: dict[str, None] = {}
-        """The names of fields that passed a limit."""
+        """The names of fields that passed a limit, or of which the pieces do not fit together."""
 
     def keep(self, raw: Mapping[str, Any]) -> None:
         """Add one piece of the object. What is null is left out."""
         if self._known.issuperset(raw):
             return
         for name, value in raw.items():
-            if name in self._known or value is None or name in self.dropped:
+            if name in self._known or value is None:
                 continue
             self._fields[name] = self._joined(name, self._fields.get(name), value)
             if self._room < 0 or self._parts < 0:
-                del self._fields[name]
-                self.dropped[name] = None
+                self._fields[name] = self._drop(name)
 
     def whole(self) -> dict[str, Any]:
         """The fields with their whole values."""
@@ -95,18 +99,26 @@ class KeptFields:
 
     def _joined(self, name: str, old: Any, new: Any) -> Any:
         """A field's value with a further piece. Types are exact, since all comes from JSON."""
-        if new is None or name in _WHOLE:
-            return old if new is None else new
+        if new is None or old is _DROPPED:
+            return old
+        if name in _WHOLE:
+            return old if new == "" and old else new
         kind = type(old)
         if kind is _Text and type(new) is str:
-            self._room -= old.grow(new, may_repeat=name in _GROWS)
+            self._room -= old.grow(new, may_repeat=name in _GROWS and not _is_whole(name, new))
         elif kind is dict and type(new) is dict:
+            if _is_another(old, new):
+                return self._drop(name)
             self._merge(old, new)
         elif kind is list and type(new) is list:
             self._extend(old, new)
         else:
             return self._begun(new)
         return old
+
+    def _drop(self, name: str) -> object:
+        self.dropped[name] = None
+        return _DROPPED
 
     def _merge(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         for key, value in new.items():
@@ -193,12 +205,30 @@ def _only_grows(new: dict[str, Any]) -> bool:
     return new.get("index") is not None or _WHOLE.union(_GROWS).issuperset(new)
 
 
+def _is_another(old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether an object is surely no further piece of one."""
+    return any(
+        (_is_number(value) or (name in _OF_OBJECT and value))
+        and str(old.get(name, value)) not in ("None", "", str(value))
+        for name, value in new.items()
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(name: str, piece: str) -> bool:
+    """Whether a piece is the arguments of a call: Groq repeats them beside the call's output."""
+    return name == "arguments" and piece[:1] == "{" and piece[-1:] == "}"
+
+
 def _plain(value: Any) -> Any:
     match value:
         case _Text():
             return str(value)
         case dict():
-            return {name: _plain(item) for name, item in value.items()}
+            return {name: _plain(item) for name, item in value.items() if item is not _DROPPED}
         case list():
             return [_plain(item) for item in value]
         case float() if not math.isfinite(value):  # it cannot be sent
@@ -229,9 +259,10 @@ def names_for(extra: Mapping[str, Any] | None, home: str) -> list[str]:
 
 
 def left_out(names: list[str]) -> str:
-    """The note for fields that passed a limit; empty for none."""
+    """The note for fields that were dropped; empty for none."""
     if not names:
         return ""
     shown = ", ".join(literal(name, 60) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"Left out of the reply, since they are too large to be kept: {shown}{more}."
+    why = "too large, or several under one name"
+    return f"Left out of the reply, since they cannot be kept ({why}): {shown}{more}."

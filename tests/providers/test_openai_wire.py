@@ -942,7 +942,7 @@ def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
     end = reader.stopped()
     assert end is not None
     assert end.note.startswith("Left out of the reply")
-    assert f"kept: '{next(iter(fields))}'." in end.note
+    assert f": '{next(iter(fields))}'." in end.note
 
 
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
@@ -953,7 +953,48 @@ def test_unknown_fields_of_a_call_have_a_limit() -> None:
     end = reader.stopped()
     assert end is not None
     assert end.message.content == (ToolUseBlock("c", "look", {}, {"": {"small": 1}}),)
-    assert "kept: 'mark'." in end.note
+    assert ": 'mark'." in end.note
+
+
+QUOTE = {"type": "char_location", "cited_text": "A", "document_index": 0, "start_char_index": 0}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cited_text": "B"},
+        {"document_index": 1},
+        {"start_char_index": 20},
+        {"type": "page_location", "cited_text": "B"},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_objects_that_cannot_be_one_are_dropped_and_told(other: dict[str, Any]) -> None:
+    """As LiteLLM sends quotes, each under the same name."""
+    chunks = [
+        choice({"provider_specific_fields": {"citation": each, "mark": "m"}, "citation": "c"})
+        for each in (QUOTE, {**QUOTE, **other})
+    ]
+    assert kept(*chunks) == {"provider_specific_fields": {"mark": "m"}, "citation": "c"}
+
+    _, reader = read(*chunks, STOP)
+    end = reader.stopped()
+    assert end is not None
+    assert end.note.endswith(": 'citation'.")
+
+
+def test_object_that_comes_again_or_in_pieces_is_one() -> None:
+    pieces = [QUOTE, QUOTE, {"cited_text": None, "end": 3}, {"type": "", "is_last": True}]
+    chunks = [choice({"citation": each}) for each in pieces]
+    assert kept(*chunks) == {"citation": {**QUOTE, "end": 3, "is_last": True}}
+
+
+def test_tool_that_the_server_runs_is_heard_once_though_its_output_comes_later() -> None:
+    """As Groq sends the tools of its own."""
+    run = {"index": 0, "type": "search", "arguments": '{"query": "ha"}', "output": None}
+    found = {**run, "output": "Title: A", "search_results": {"results": [{"title": "A"}]}}
+    chunks = [choice({"executed_tools": [each]}) for each in (run, found)]
+    assert kept(*chunks) == {"executed_tools": [found]}
 
 
 @pytest.mark.parametrize("call_id", ["", "used"])
