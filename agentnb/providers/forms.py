@@ -260,15 +260,16 @@ _TABLE = (
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
         # By servers that know its words alone.
-        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b",
+        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b|\btype mismatch\b",
     ),
     _Row(
         TOOLS,
         r"\btools\b(?![\[-]|\.\w)|\btool (?:use|usage|call(?:s|ing)?)\b"
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
-        # A tool's schema, another field beside tools, the account.
+        # A tool's schema, another field beside tools (we send no format), the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\byour plan\b"
+        r"|grammar|\bjson mode\b|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),

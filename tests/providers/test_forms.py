@@ -99,6 +99,7 @@ REFUSED = [
     (TOOL_CHOICE, "tool_choice.type: Input should be 'auto' or 'none'"),
     (TOOL_CHOICE, "tool_choice: data did not match any variant of untagged enum ToolChoice"),
     (TOOL_CHOICE, "tool_choice: Input should be a valid string"),
+    (TOOL_CHOICE, "Error: oneOf at '/' not met: Type mismatch of '/tool_choice', 'string' not in"),
     (
         TOOL_CHOICE,
         "json: cannot unmarshal object into Go struct field ChatCompletionRequest.tool_choice of "
@@ -267,6 +268,10 @@ UNION = [
 """What FastAPI says of a message of many kinds: each kind, and what it would take."""
 
 OTHERS = [
+    # Formats that a person asked for, by words and not by the names of their fields.
+    "Cannot use custom grammar constraints with tools.",
+    "json mode cannot be combined with tool/function calling",
+    "Function calling with a response mime type: 'application/json' is unsupported",
     # What the model wrote, or a server that is ill.
     "error parsing tool call: raw='{\"value\": ', err=unexpected end of JSON input",
     "unexpected EOF",
