@@ -6,10 +6,10 @@ import { Store } from "../../agentnb/views/static/store.js";
 import { HandClock } from "./clock.js";
 import { fakeModel } from "./page/fake_model.js";
 
-function linked({ snapshot = frame(1, null) } = {}) {
+function linked({ snapshot = frame(1, null), hearsEnd = true } = {}) {
   const model = fakeModel({ snapshot });
   const clock = new HandClock();
-  const connection = new Connection(model.proxy(), new Store(), clock);
+  const connection = new Connection(model.proxy(), new Store(), clock, { hearsEnd });
   return { model, clock, connection };
 }
 
@@ -65,7 +65,7 @@ test("a view hears that its kernel is lost though its run has ended and sends no
   assert.deepEqual(made.heard, ["alive", "full"]);
 
   say("autorestarting");
-  assert.deepEqual(made.heard.at(-1), { wasDone: true, wasAlive: true });
+  assert.deepEqual(made.heard.at(-1), { wasDone: true, isSilent: false, wasAlive: true });
   over();
   assert.equal(slots.size, 0);
 });
@@ -164,7 +164,7 @@ test("a lost kernel is reported once and gets no more messages", () => {
   connection.send({ type: "cancel", agent: "1" });
   clock.pass(60_000);
 
-  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
+  assert.deepEqual(one.heard, [{ wasDone: false, isSilent: false, wasAlive: false }]);
   assert.deepEqual(types(model), ["hello"]);
   assert.equal(connection.store.time(1e9), connection.store.time(2e9));
 });
@@ -180,7 +180,7 @@ test("a page whose kernel does not answer says so after five seconds, and its cl
   assert.equal(connection.isClosed, false);
   clock.pass(1);
 
-  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
+  assert.deepEqual(one.heard, [{ wasDone: false, isSilent: true, wasAlive: false }]);
   assert.equal(connection.isClosed, true);
   assert.equal(connection.store.time(clock.now()), 1);
   assert.ok(types(model).includes("hello"));
@@ -214,6 +214,41 @@ for (const [what, spoken] of [
   });
 }
 
+for (const done of [false, true]) {
+  const run = done ? "a run that has ended" : "a run";
+  test(`where a front end does not say that its kernel is lost, silence tells it of ${run}`, () => {
+    const { model, clock, connection } = linked({ hearsEnd: false });
+    const one = view();
+    connection.join(one);
+    model.tell(frame(2, null, { done }));
+    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    clock.pass(60_000);
+    assert.equal(connection.isAlive, true);
+
+    model.answer = () => {};
+    clock.pass(25_000);
+
+    assert.deepEqual(one.heard.at(-1), { wasDone: done, isSilent: true, wasAlive: true });
+    assert.equal(connection.isAlive, false);
+    assert.equal(connection.store.time(clock.now()), connection.store.time(clock.now() + 2_000));
+
+    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    clock.pass(5_000);
+    assert.equal(one.heard.at(-1), "alive");
+    assert.equal(connection.isAlive, true);
+  });
+}
+
+test("where a front end says that its kernel is lost, a silent one is only busy", () => {
+  const { model, clock, connection } = linked();
+  connection.join(view());
+  model.tell(frame(2));
+
+  clock.pass(600_000);
+
+  assert.equal(connection.isAlive, true);
+});
+
 test("a kernel that had spoken and is gone is told from one that never was there", () => {
   const { model, connection } = linked();
   const one = view();
@@ -222,7 +257,7 @@ test("a kernel that had spoken and is gone is told from one that never was there
 
   model.close();
 
-  assert.deepEqual(one.heard.at(-1), { wasDone: true, wasAlive: true });
+  assert.deepEqual(one.heard.at(-1), { wasDone: true, isSilent: false, wasAlive: true });
   assert.equal(connection.isAlive, false);
 });
 
@@ -235,5 +270,5 @@ test("a message that cannot be sent closes the connection without an error", () 
 
   connection.join(one);
 
-  assert.deepEqual(one.heard, [{ wasDone: false, wasAlive: false }]);
+  assert.deepEqual(one.heard, [{ wasDone: false, isSilent: false, wasAlive: false }]);
 });

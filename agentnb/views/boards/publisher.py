@@ -30,6 +30,7 @@ from agentnb.views.figures.words import counted
 from agentnb.views.panel.renewal import MOST_SAVED, SAVE_EVERY_S, left_out
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import Viewers
+from agentnb.views.panel.wire import NewestMessage
 
 POLL_S = 0.2
 """Seconds between two checks of the board for changes."""
@@ -174,8 +175,8 @@ class BoardPublisher:
             case "resend":
                 self._say(self.whole())
             case "sync":
-                if command["seq"] != self._seq:
-                    self._say(self.whole())
+                is_newest = command["seq"] == self._seq
+                self._say(NewestMessage(type="newest") if is_newest else self.whole())
             case "open":
                 with self.lock:
                     self._reader(command["view"]).open(command["id"])

@@ -17,6 +17,7 @@ from agentnb.views.panel.wire import (
     ByeCommand,
     HelloCommand,
     HereCommand,
+    NewestMessage,
     ResendCommand,
     SyncCommand,
     ToolLine,
@@ -205,6 +206,7 @@ class NoticeMessage(TypedDict):
 
 BoardMessage = (
     RowsMessage
+    | NewestMessage
     | TaskMessage
     | ConversationMessage
     | LiveMessage

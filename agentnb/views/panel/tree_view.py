@@ -37,6 +37,7 @@ from agentnb.views.panel.wire import (
     DetailsCommand,
     Frame,
     FrameMessage,
+    NewestMessage,
     PageMessage,
     QuestionRow,
     SavedFrame,
@@ -229,8 +230,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
                 self._gone(command["view"])
             case "resend":
                 self._say(self._full_frame())
-            case "sync" if command["seq"] != self._seq:
-                self._say(self._full_frame())
+            case "sync":
+                is_newest = command["seq"] == self._seq
+                self._say(NewestMessage(type="newest") if is_newest else self._full_frame())
             case "details":
                 if command["view"] not in self._seen_at_s:
                     raise MessageRefused(

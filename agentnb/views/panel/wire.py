@@ -222,6 +222,12 @@ class MapFrameMessage(FrameMessage):
     """The beginning of each row, in order; empty where there is none."""
 
 
+class NewestMessage(TypedDict):
+    """The page has the newest frame; also a sign of life."""
+
+    type: Literal["newest"]
+
+
 class ReplayMessage(TypedDict):
     """The tree at an earlier time: its agents, with the fields that change while they run."""
 
@@ -370,7 +376,9 @@ class DetailsMessage(AgentDetails, total=False):
     """The shown time; `None` is now."""
 
 
-PageMessage = FrameMessage | ReplayMessage | NoticesMessage | FailedMessage | DetailsMessage
+PageMessage = (
+    FrameMessage | NewestMessage | ReplayMessage | NoticesMessage | FailedMessage | DetailsMessage
+)
 
 Fields = TypeVar("Fields", bound=Mapping[str, object])
 

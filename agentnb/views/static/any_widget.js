@@ -28,7 +28,8 @@ export function connectedWidget(makeStore, makeView) {
       setTimeout: (...settings) => setTimeout(...settings),
       clearTimeout: (timer) => clearTimeout(timer),
     };
-    connection ??= new Connection(model, makeStore(), clock);
+    const hearsEnd = Boolean(model.widget_manager?.kernel?.statusChanged);
+    connection ??= new Connection(model, makeStore(), clock, { hearsEnd });
     return connection;
   };
   return {

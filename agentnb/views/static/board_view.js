@@ -82,12 +82,13 @@ export class BoardView {
     if (this.#list.chosen) this.#choose(this.#list.chosen);
   }
 
-  closed({ wasAlive }) {
+  closed({ wasAlive, isSilent }) {
     this.#openTask.stop();
     this.#readThread.stop();
     this.#turn({ isOff: true });
+    const gone = isSilent ? "The kernel does not answer" : "The kernel is gone";
     const why = wasAlive
-      ? "The kernel is gone: this is the board's last known state."
+      ? `${gone}: this is the board's last known state.`
       : "No kernel answers: this is the board as the page was saved.";
     this.#notice.replaceChildren(make("span", "", {}, why));
   }

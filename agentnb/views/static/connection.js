@@ -5,11 +5,14 @@ const RESEND_MS = 2_000;
 const SYNC_MS = 5_000;
 // A saved page has no kernel, and nothing says so: the first message gets no answer.
 const ANSWER_MS = 5_000;
+// Where the front end does not say that its kernel is lost, silence does. A busy kernel is silent, too.
+const SILENT_MS = 20_000;
 
 export class Connection {
   #model;
   #store;
   #clock;
+  #hearsEnd;
   #views = new Set();
   #resendTimer = null;
   #syncTimer = null;
@@ -18,11 +21,15 @@ export class Connection {
   #hasAnswered = false;
   #isUnanswered = false;
 
-  /** `clock` has `now()` in ms, `setTimeout` and `clearTimeout`. */
-  constructor(model, store, clock) {
+  /**
+   * `clock` has `now()` in ms, `setTimeout` and `clearTimeout`; `hearsEnd` is whether the front end
+   * says that the kernel is lost.
+   */
+  constructor(model, store, clock, { hearsEnd = true } = {}) {
     this.#model = model;
     this.#store = store;
     this.#clock = clock;
+    this.#hearsEnd = hearsEnd;
     this.take(model.get("snapshot"));
     model.on("change:snapshot", () => {
       this.#answered();
@@ -34,7 +41,7 @@ export class Connection {
 
   /** Whether the kernel has spoken to this page, and is not gone. */
   get isAlive() {
-    return this.#open && this.#hasAnswered;
+    return this.#hasAnswered && !this.isClosed;
   }
 
   /** Whether no kernel is there: it is gone, or did not answer. */
@@ -53,13 +60,13 @@ export class Connection {
 
   /**
    * A view has `id`, `frame(change)`, `message(message)`, `alive()`, and `closed(how)`, where `how` has
-   * whether all `wasDone` and whether a kernel `wasAlive`.
+   * whether all `wasDone`, whether a kernel `wasAlive`, and whether it only `isSilent`.
    */
   join(view) {
     this.#views.add(view);
     this.send({ type: "hello", view: view.id });
     this.#watchSilence();
-    if (!this.#hasAnswered) this.#waitForAnswer();
+    if (!this.#hasAnswered) this.#waitForAnswer(ANSWER_MS);
   }
 
   leave(view) {
@@ -80,6 +87,7 @@ export class Connection {
 
   hear(message) {
     this.#answered();
+    if (message?.type === "newest") return;
     if (message?.type === "frame") this.take(message);
     else if (message?.type) this.#passOn(message);
   }
@@ -99,27 +107,35 @@ export class Connection {
     if (!this.#open) return;
     this.#open = false;
     this.#clearTimers();
-    const how = { wasDone: this.#store.done, wasAlive: this.#hasAnswered };
+    const wasDone = this.#store.done;
     this.#store.stop(this.#clock.now());
-    for (const view of this.#views) view.closed(how);
+    this.#standStill({ wasDone, isSilent: false });
   }
 
   #answered() {
     this.#clock.clearTimeout(this.#answerTimer);
-    if (this.#hasAnswered || !this.#open) return;
+    this.#answerTimer = null;
+    if (!this.#open || this.isAlive) return;
     this.#hasAnswered = true;
     this.#isUnanswered = false;
     this.#store.start?.(this.#clock.now());
     for (const view of this.#views) view.alive();
+    this.#watchSilence();
   }
 
-  #waitForAnswer() {
+  #waitForAnswer(ms) {
     this.#clock.clearTimeout(this.#answerTimer);
     this.#answerTimer = this.#clock.setTimeout(() => {
+      this.#answerTimer = null;
       this.#isUnanswered = true;
-      const how = { wasDone: this.#store.done, wasAlive: false };
-      for (const view of this.#views) view.closed(how);
-    }, ANSWER_MS);
+      this.#store.hold?.(this.#clock.now());
+      this.#standStill({ wasDone: this.#store.done, isSilent: true });
+    }, ms);
+  }
+
+  #standStill(how) {
+    const wasAlive = this.#hasAnswered;
+    for (const view of this.#views) view.closed({ ...how, wasAlive });
   }
 
   #passOn(message) {
@@ -141,9 +157,12 @@ export class Connection {
   #watchSilence() {
     this.#clock.clearTimeout(this.#syncTimer);
     this.#syncTimer = null;
-    if (this.#store.done || !this.#views.size || !this.#open) return;
+    const isOver = this.#store.done && (this.#hearsEnd || !this.#hasAnswered);
+    if (isOver || !this.#views.size || !this.#open) return;
     this.#syncTimer = this.#clock.setTimeout(() => {
       this.send({ type: "sync", seq: this.#store.seq });
+      const isWaiting = this.#answerTimer !== null || !this.isAlive;
+      if (!this.#hearsEnd && !isWaiting) this.#waitForAnswer(SILENT_MS);
       this.#watchSilence();
     }, SYNC_MS);
   }

@@ -103,6 +103,12 @@ export class Store {
     this.#heardAt = nowMs;
   }
 
+  /** Holds the clock: perhaps no frame will come. */
+  hold(nowMs) {
+    this.#at = this.time(nowMs);
+    this.isLive = false;
+  }
+
   /** Stops the clock: no frame will report the run's end. */
   stop(nowMs) {
     this.#at = this.time(nowMs);

@@ -17,8 +17,10 @@ const TICK_MS = 1_000;
 // A closed page sends no message, so an open one reports regularly.
 const HERE_MS = 10_000;
 const GONE = "The kernel is gone: this is the run's last known state.";
+const SILENT = "The kernel does not answer: this is the run's last known state.";
 const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
+const OLDER = "What is below may be up to 30 seconds older than the counts above.";
 const NOT_SAVED =
   "No kernel answers, and an agent's text is not saved in the page: the run's record has it.";
 
@@ -367,8 +369,9 @@ export class View {
   #standStill(how) {
     this.#how = how;
     if (how === null) this.#notice.replaceChildren();
-    else if (how.wasAlive && !how.wasDone) this.#tell(GONE);
-    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : `${SAVED} It is ${this.#asOf(how)}.`);
+    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
+    else if (how.isSilent) this.#tell(SILENT);
+    else if (!how.wasDone) this.#tell(GONE);
     this.#markStill();
   }
 
@@ -381,6 +384,12 @@ export class View {
     status?.querySelector(".agentnb-as-of")?.remove();
     if (how === null || how.wasDone) return;
     status?.append(make("span", "agentnb-as-of", {}, ` (${this.#asOf(how)})`));
+  }
+
+  // The panel's counts are saved with each change, the view from time to time.
+  #savedInMidRun(how) {
+    const line = `${SAVED} It is ${this.#asOf(how)}.`;
+    return this.element.closest(".agentnb-panel") ? `${line} ${OLDER}` : line;
   }
 
   #asOf({ wasAlive }) {

@@ -220,6 +220,14 @@ def test_trouble_with_the_store_is_told_once_until_it_has_passed(board: Board) -
     assert [each["line"] for each in board.of("notice")] == ["The disk is full."] * 2
 
 
+def test_page_that_asks_whether_it_has_the_newest_rows_gets_an_answer(board: Board) -> None:
+    board.hear(type="hello", view="v")
+    newest = board.of("frame")[-1]["seq"]
+
+    assert {"type": "newest"} in board.hear(type="sync", seq=newest)
+    assert board.hear(type="sync", seq=newest - 1)[-1]["type"] == "frame"
+
+
 def test_view_that_is_not_there_opens_nothing(board: Board) -> None:
     with pytest.raises(MessageRefused):
         board.hear(type="open", view="v", id="t1")

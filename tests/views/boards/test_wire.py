@@ -78,7 +78,7 @@ def test_unknown_message_is_refused(content: Any) -> None:
 
 
 def test_messages_for_one_view_say_so() -> None:
-    for_all = {"frame", "notice"}
+    for_all = {"frame", "newest", "notice"}
     assert {
         kind for kind, shape in MESSAGES.items() if "view" not in get_type_hints(shape)
     } == for_all

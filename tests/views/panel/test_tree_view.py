@@ -155,7 +155,7 @@ def test_full_frame_in_a_silent_run_has_the_number_that_the_next_one_builds_on(
         run.after(2)
         wire.publisher._tick()
     (full,) = wire.heard(type="resend")
-    assert wire.heard(type="sync", seq=full["seq"]) == []
+    assert wire.heard(type="sync", seq=full["seq"]) == [{"type": "newest"}]
 
     run.spawned("2")
     wire.wait_until(lambda sent: any(m.get("base") is not None for m in sent))
@@ -208,7 +208,7 @@ def test_front_end_that_missed_something_gets_everything(wire: Wire) -> None:
 def test_front_end_that_is_behind_is_brought_up_and_one_that_is_not_left_alone(wire: Wire) -> None:
     newest = wire.get_state("snapshot")["snapshot"]["seq"]
 
-    assert wire.heard(type="sync", seq=newest) == []
+    assert wire.heard(type="sync", seq=newest) == [{"type": "newest"}]
     (frame,) = wire.heard(type="sync", seq=newest - 1)
     assert frame["base"] is None
 

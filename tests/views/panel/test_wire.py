@@ -70,6 +70,7 @@ def test_messages_have_the_fields_of_their_kind() -> None:
     run = ManualRun().began().called("root").completed("root").ended()
     page = Wire(FramePublisher(run.bus)).greeted("v")
     page.heard(type="details", view="v", agent="root", call=None, at=0.5)
+    page.heard(type="sync", seq=page.sent[0]["seq"])
     page.publisher.tell("a line")
     page._made("cancel", "root")(False)
     page.close()
