@@ -36,10 +36,20 @@ from agentnb.core.types import (
 )
 from agentnb.providers.call_arguments import CallArguments, without_parameters
 from agentnb.providers.ends import CUT, checked, declined, our_word, said
-from agentnb.providers.forms import TOOL_CHOICE, TOOLS, UNSIGNED, Form
+from agentnb.providers.forms import (
+    CACHE_CONTROL,
+    CALL_IDS,
+    TOOL_CHOICE,
+    TOOLS,
+    UNSIGNED,
+    Form,
+    call_id,
+    has_calls,
+)
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
     GrowingText,
+    as_id,
     as_name,
     as_text,
     json_object,
@@ -70,6 +80,8 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         TOOL_CHOICE: is_typed and form.has(TOOLS) and not _thinks(request),
         TOOLS: is_typed,
         UNSIGNED: _sends_unsigned(request.messages, server),
+        CALL_IDS: has_calls(request.messages),
+        CACHE_CONTROL: _is_to_cache(request),
     }
     sent = [*(part for part, is_sent in own.items() if is_sent), *_kept_names(request, server)]
     return [part for part in dict.fromkeys(sent) if form.has(part)]
@@ -123,8 +135,7 @@ def body_of(
     messages = [_message_param(message, form, server.home) for message in request.messages]
     if messages and messages[-1]["role"] == "assistant":  # a reply that was paused
         _strip_end(messages[-1]["content"])
-    # From the second turn on: a cache written before that may never be read.
-    if any(message.role == Role.ASSISTANT for message in request.messages):
+    if form.has(CACHE_CONTROL) and _has_turns(request):
         _mark_last_block(messages[-1]["content"])
     body: dict[str, Any] = {
         "model": request.model,
@@ -133,7 +144,8 @@ def body_of(
         "stream": True,
     }
     if request.system.strip():
-        body["system"] = _system_param(request.system, request.cache_prefix)
+        prefix = request.cache_prefix if form.has(CACHE_CONTROL) else 0
+        body["system"] = _system_param(request.system, prefix)
     if request.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
@@ -155,6 +167,16 @@ def _thinks(request: CompletionRequest) -> bool:
         for message in request.messages
         for block in message.content
     )
+
+
+def _is_to_cache(request: CompletionRequest) -> bool:
+    system = _system_param(request.system, request.cache_prefix)
+    return _has_turns(request) or not isinstance(system, str)
+
+
+def _has_turns(request: CompletionRequest) -> bool:
+    """Whether it is a second turn: a cache written before that may never be read."""
+    return any(message.role == Role.ASSISTANT for message in request.messages)
 
 
 def _system_param(system: str, cache_prefix: int) -> str | list[dict[str, Any]]:
@@ -190,11 +212,13 @@ def _block_param(block: Block, form: Form, home: str) -> dict[str, Any] | None:
             if signature:
                 param["signature"] = signature
             return param
-        case ToolUseBlock(call_id, name, arguments, extra):
-            call = {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+        case ToolUseBlock(own_id, name, arguments, extra):
+            used = call_id(form, own_id)
+            call = {"type": "tool_use", "id": used, "name": name, "input": arguments}
             return {**fields_for(extra, home, form), **call}
-        case ToolResultBlock(call_id, text, is_error):
-            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id}
+        case ToolResultBlock(own_id, text, is_error):
+            used = call_id(form, own_id)
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": used}
             if text.strip():
                 result["content"] = text
             if is_error:
@@ -504,7 +528,7 @@ class _Part:
         if input is None:
             input = {MALFORMED_INPUT: str(self.content) or str(self.given)}
         start = self.start
-        call = ToolUseBlock(as_name(start["id"]), as_name(start["name"]), input)
+        call = ToolUseBlock(as_id(start["id"]), as_name(start["name"]), input)
         self.call = call
         yield ToolUse(call.id, call.name, call.input)
 

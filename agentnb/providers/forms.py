@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from agentnb.core.types import CompletionRequest, Message, OpaqueBlock, ThinkingBlock
+from agentnb.core.types import CompletionRequest, Message, OpaqueBlock, ThinkingBlock, ToolUseBlock
 
 # The parts that a form may leave out. Any other name is that of a field that a server sent, and
 # that goes back to it.
@@ -37,6 +37,10 @@ SYSTEM = "system"
 """A system prompt of its own; without it, it precedes the first message."""
 NULL_CONTENT = "null content"
 """`null` as the content beside tool calls; without it, an empty text."""
+CALL_IDS = "call ids"
+"""The ids of tool calls as they came, perhaps from another server; without it, short ones."""
+CACHE_CONTROL = "cache_control"
+"""The marks of what the Messages API is to cache."""
 UNSIGNED = "unsigned thinking"
 """Thinking without a signature: a server that gives none may want it, one that signs refuses it."""
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
@@ -315,6 +319,12 @@ _TABLE = (
         unless=r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b",
     ),
     _Row(
+        CALL_IDS,
+        r"\btool.?(?:use|call|result)\S*id\b|\btool.?calls?\b.*\bid\b",
+        r"\bpattern\b|\bmust be a-z\b|\btoo long\b|\blength\b",
+        unless=r"(?!)",
+    ),
+    _Row(
         UNSIGNED,
         r"\bthinking\b.*\bsignature\b|\bsignature\b.*\bthinking\b"
         r"|\bmessages[.\[]\d.*\bsignature\b",
@@ -342,6 +352,16 @@ def _rows(part: str) -> Iterator[_Row]:
 @lru_cache(maxsize=256)
 def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(words, re.IGNORECASE)
+
+
+def has_calls(messages: Iterable[Message]) -> bool:
+    """Whether there are tool calls, and so ids of them."""
+    return any(isinstance(block, ToolUseBlock) for each in messages for block in each.content)
+
+
+def call_id(form: Form, name: str) -> str:
+    """An id of a tool call as a form writes it: nine letters and digits suit all servers."""
+    return name if form.has(CALL_IDS) else _hash(name).hex()[:9]
 
 
 def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable[str] = ()) -> Form:

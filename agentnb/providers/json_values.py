@@ -13,7 +13,7 @@ from typing import Any
 from agentnb.core.arguments import BadArguments, read_arguments
 from agentnb.core.budget import size_in_bytes
 from agentnb.core.text import sendable
-from agentnb.providers.limits import MOST_IN_NAME, BadReply, TooLarge
+from agentnb.providers.limits import MOST_IN_ID, MOST_IN_NAME, BadReply, TooLarge
 
 _MOST_TOKENS = 100_000_000
 """A hundred times what the largest models read or write in one call. A larger count is a bug of
@@ -38,13 +38,26 @@ as_text = sendable
 
 
 def as_name(value: str) -> str:
-    """Check a tool's name or the id of a call.
+    """Check a tool's name.
 
     Raises:
         TooLarge: It is longer than `MOST_IN_NAME`.
     """
-    if len(value) > MOST_IN_NAME:
-        raise TooLarge("a name or id of a tool call", MOST_IN_NAME, "characters")
+    return _not_longer(value, "a name of a tool", MOST_IN_NAME)
+
+
+def as_id(value: str) -> str:
+    """Check the id of a call.
+
+    Raises:
+        TooLarge: It is longer than `MOST_IN_ID`.
+    """
+    return _not_longer(value, "an id of a tool call", MOST_IN_ID)
+
+
+def _not_longer(value: str, what: str, most: int) -> str:
+    if len(value) > most:
+        raise TooLarge(what, most, "characters")
     return as_text(value)
 
 

@@ -17,7 +17,9 @@ MOST_IN_ARGUMENTS = 2**20
 MOST_PARTS = 1_000
 """Most parts of one reply: texts, thinking, tool calls."""
 MOST_IN_NAME = 1_000
-"""Most characters of a tool's name, and of a call's id."""
+"""Most characters of a tool's name."""
+MOST_IN_ID = 100_000
+"""Most characters of a call's id: gateways to Gemini write the signature of a thought into it."""
 
 CUT = "agentnb.cut"
 """Key in a response's extensions for a clause that says what of its body was not read."""

@@ -35,7 +35,7 @@ from typing import Any
 
 from agentnb.core.types import MALFORMED_INPUT, CompletionRequest, ToolInputDelta, ToolUseBlock
 from agentnb.providers.call_arguments import CallArguments, without_parameters
-from agentnb.providers.json_values import as_name
+from agentnb.providers.json_values import as_id, as_name
 from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 
@@ -91,7 +91,7 @@ class ToolCalls:
         """Add one piece of a call, in any form; returns the pieces due for metering."""
         function = piece.get("function") or {}
         index, raw_id = piece.get("index"), piece.get("id")
-        call_id = "" if raw_id is None else as_name(str(raw_id))  # some ids are numbers
+        call_id = "" if raw_id is None else as_id(str(raw_id))  # some ids are numbers
         name, arguments = function.get("name") or "", function.get("arguments")
         if isinstance(arguments, Mapping):  # some servers send an object in place of text
             arguments = json.dumps(arguments)

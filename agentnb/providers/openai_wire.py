@@ -35,6 +35,7 @@ from agentnb.core.types import (
 )
 from agentnb.providers.ends import CUT, checked, declined, our_word, said
 from agentnb.providers.forms import (
+    CALL_IDS,
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
     NULL_CONTENT,
@@ -43,6 +44,8 @@ from agentnb.providers.forms import (
     TOOL_CHOICE,
     TOOLS,
     Form,
+    call_id,
+    has_calls,
 )
 from agentnb.providers.json_values import (
     WRONG_SHAPE,
@@ -76,6 +79,7 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         TOOLS: is_typed,
         SYSTEM: bool(request.system.strip()),
         NULL_CONTENT: any(map(_calls_only, request.messages)),
+        CALL_IDS: has_calls(request.messages),
         STREAM_OPTIONS: True,
         MAX_TOKENS: True,
         MAX_COMPLETION_TOKENS: True,
@@ -110,7 +114,8 @@ def body_of(
     messages: list[dict[str, Any]] = []
     for message in request.messages:
         is_said = message.role == Role.ASSISTANT
-        messages += [_assistant_param(message, form, home)] if is_said else _user_params(message)
+        param = _assistant_param(message, form, home) if is_said else None
+        messages += _user_params(message, form) if param is None else [param]
     if request.system.strip():
         if form.has(SYSTEM) or not messages or messages[0]["role"] != "user":
             messages.insert(0, {"role": "system", "content": request.system})
@@ -157,7 +162,7 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     calls = [
         {
             **fields_for(block.extra, home, form),
-            "id": block.id,
+            "id": call_id(form, block.id),
             "type": "function",
             "function": {
                 "name": block.name,
@@ -184,13 +189,17 @@ def _no_text(form: Form) -> str | None:
     return None if form.has(NULL_CONTENT) else ""
 
 
-def _user_params(message: Message) -> list[dict[str, Any]]:
+def _user_params(message: Message, form: Form) -> list[dict[str, Any]]:
     """A user message: each tool result as a message of its own, then the text.
 
     There is no field for a failed tool, so its text says so.
     """
     params: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": block.tool_use_id, "content": _result_text(block)}
+        {
+            "role": "tool",
+            "tool_call_id": call_id(form, block.tool_use_id),
+            "content": _result_text(block),
+        }
         for block in message.content
         if isinstance(block, ToolResultBlock)
     ]

@@ -28,6 +28,7 @@ from tests.loopback.said import (
 )
 
 _MAX_BREAKPOINTS = 4
+_PLAIN = "^[a-zA-Z0-9_-]+$"
 _TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -139,6 +140,9 @@ def _check_messages(messages: Sequence[Any]) -> None:
         if role == "assistant":
             _check_thinking(blocks, where)
             asked = {block["id"] for block in blocks if block["type"] == "tool_use"}
+            for name in asked:
+                is_plain = re.search(_PLAIN, name)
+                need(is_plain, f"{where}.tool_use.id: String should match pattern '{_PLAIN}'")
         else:
             asked = set()
     need(not asked, _unanswered("messages", asked))

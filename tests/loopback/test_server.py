@@ -242,6 +242,7 @@ def said(*turns: Any) -> dict[str, Any]:
         ({"system": [{"type": "text", "text": ""}]}, "system: text content blocks"),
         (said([TOOL_USE], "No."), "without `tool_result` blocks immediately after: t1"),
         (said([TOOL_USE]), "without `tool_result` blocks immediately after: t1"),
+        (said([{**TOOL_USE, "id": "look:0"}]), "tool_use.id: String should match pattern"),
         (said("Hi", [RESULT]), "unexpected `tool_use_id`"),
         (said([TOOL_USE], [RESULT, RESULT]), "more than one `tool_result`"),
         (said([{**THOUGHT, "signature": "forged"}, TOOL_USE], [RESULT]), "Invalid `signature`"),

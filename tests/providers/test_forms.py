@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,6 +33,8 @@ from agentnb.core.types import (
 from agentnb.providers import anthropic_wire, openai_wire
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.forms import (
+    CACHE_CONTROL,
+    CALL_IDS,
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
     NULL_CONTENT,
@@ -58,6 +61,8 @@ PARTS = (
     STREAM_OPTIONS,
     MAX_TOKENS,
     NULL_CONTENT,
+    CALL_IDS,
+    CACHE_CONTROL,
     "reasoning_content",
     "mark",
     UNSIGNED,
@@ -71,6 +76,30 @@ def openai(message: str, *, param: str | None = None, code: str | None = None) -
 
 
 REFUSED = [
+    # Ids of another server.
+    (CALL_IDS, "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
+    (CALL_IDS, "messages.2.content.0.tool_result.tool_use_id: String should match pattern '^[a-z]"),
+    (CALL_IDS, "Tool call id was functions.look:0 but must be a-z, A-Z, 0-9, with a length of 9."),
+    (
+        CALL_IDS,
+        openai(
+            "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with "
+            "maximum length 40, but got a string with length 64 instead.",
+            param="messages[1].tool_calls[0].id",
+            code="string_above_max_length",
+        ),
+    ),
+    (
+        CALL_IDS,
+        "1 validation error detected: Value 'a.b:0' at 'messages.2.member.content.1.member.toolUse."
+        "toolUseId' failed to satisfy constraint: Member must satisfy regular expression pattern",
+    ),
+    # Gateways that do not cache.
+    (
+        CACHE_CONTROL,
+        "messages.2.content.0.tool_result.cache_control: Extra inputs are not permitted",
+    ),
+    (CACHE_CONTROL, "system.0.cache_control: Extra inputs are not permitted"),
     # A forced tool.
     (TOOL_CHOICE, 'tool_choice: type "tool" and "any" are not supported for this model'),
     (TOOL_CHOICE, 'type "tool" and "any" are not supported for this model'),
@@ -268,6 +297,11 @@ UNION = [
 """What FastAPI says of a message of many kinds: each kind, and what it would take."""
 
 OTHERS = [
+    # Tool calls that do not fit together, and other things that are too long.
+    "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a",
+    "Invalid parameter: 'tool_call_id' of 'a' not found in 'tool_calls' of previous message",
+    "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
+    "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64",
     # Formats that a person asked for, by words and not by the names of their fields.
     "Cannot use custom grammar constraints with tools.",
     "json mode cannot be combined with tool/function calling",
@@ -764,6 +798,54 @@ async def test_call_without_a_text_has_an_empty_one_where_null_is_refused(
 
         contents = [each.body["messages"][2]["content"] for each in server.requests]
         assert contents == [None, "", ""]
+
+
+WORDS_OF_IDS = {
+    "chat": "Tool call id was look:0 but must be a-z, A-Z, 0-9, with a length of 9.",
+    "messages": "",  # the server's own
+}
+
+
+async def test_ids_of_another_server_are_written_as_all_servers_take_them(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    """As Kimi's in a chain that goes on with Claude or Mistral."""
+
+    def script(body: dict[str, Any]) -> Reply:
+        is_refused = dialect == "chat" and "look:0" in json.dumps(body)
+        return Reply(status=400, message=WORDS_OF_IDS[dialect]) if is_refused else Reply(text="Hi")
+
+    said = Message(Role.ASSISTANT, tuple(ToolUseBlock(f"look:{n}", "look", {}) for n in range(2)))
+    results = Message(Role.USER, tuple(ToolResultBlock(f"look:{n}", str(n)) for n in range(2)))
+    request = replace(HELLO, messages=(*HELLO.messages, said, results))
+    with serving(monkeypatch, script) as server:
+        await ask(dialect, request, request)
+
+        was_raw = ["look:0" in json.dumps(each.body) for each in server.requests]
+        text = json.dumps(server.requests[-1].body)
+    ids = re.findall(r'"(?:tool_call_|tool_use_)?id": "([^"]*)"', text)
+    assert was_raw == [True, False, False]
+    assert ids == [*ids[:2], *ids[:2]]
+    assert len({*ids}) == 2
+    assert all(re.fullmatch("[a-z0-9]{9}", each) for each in ids)
+
+
+async def test_marks_of_the_cache_are_left_out_where_they_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def script(body: dict[str, Any]) -> Reply:
+        words = "messages.2.content.0.text.cache_control: Extra inputs are not permitted"
+        is_marked = "cache_control" in json.dumps(body)
+        return Reply(status=400, message=words) if is_marked else Reply(text="Hi")
+
+    said = Message(Role.ASSISTANT, (TextBlock("Hello."),))
+    talk = (*HELLO.messages, said, user_message("And?"))
+    long = replace(HELLO, system="Be kind. " * 1_000, cache_prefix=8_000)
+    with serving(monkeypatch, script) as server:
+        await ask("messages", replace(HELLO, messages=talk), replace(long, messages=talk), long)
+
+        marked = ["cache_control" in json.dumps(each.body) for each in server.requests]
+    assert marked == [True, False, False, False]
 
 
 async def test_complaint_of_null_content_is_not_answered_where_none_was_sent(

@@ -213,7 +213,7 @@ def test_reply_has_a_greatest_number_of_calls_and_a_name_a_greatest_length() -> 
     with pytest.raises(TooLarge, match="a reply of more than 1,000 tool calls"):
         _ = [calls.grow(piece) for piece in many]
     calls = ToolCalls(HELLO, "")
-    with pytest.raises(BadReply, match="a name or id of a tool call of more than 1,000 char"):
+    with pytest.raises(BadReply, match="a name of a tool of more than 1,000 char"):
         calls.grow({"index": 0, "id": "a", "function": {"name": "x" * 2_000}})
 
 
@@ -462,11 +462,11 @@ REPLIES: dict[str, tuple[Callable[[Wire], Reply], str]] = {
     ),
     "name": (
         lambda wire: _named(wire, name="x" * 2_000_000),
-        "a name or id of a tool call of more than 1,000 characters",
+        "a name of a tool of more than 1,000 characters",
     ),
     "id": (
         lambda wire: _named(wire, id="x" * 2_000_000),
-        "a name or id of a tool call of more than 1,000 characters",
+        "an id of a tool call of more than 100,000 characters",
     ),
 }
 
