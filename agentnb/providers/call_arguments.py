@@ -117,6 +117,8 @@ class CallArguments(GrowingText):
         text = str(self).strip()
         if not takes_any and text in _NOTHING:
             return {}
+        if text.startswith('"'):  # JSON in JSON, as vLLM passes on what some models write
+            return tool_input(_said_in(text))
         return tool_input(_repeated(text)) if self._has_more else None
 
     def metered(self) -> tuple[ToolInputDelta, ...]:
@@ -127,6 +129,15 @@ class CallArguments(GrowingText):
         self._unmetered.clear()
         self._unmetered_size = 0
         return (ToolInputDelta(text),)
+
+
+def _said_in(text: str) -> str:
+    """The text that is written as a JSON string; empty for none."""
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return ""
+    return said if isinstance(said, str) else ""
 
 
 def _repeated(text: str) -> str:

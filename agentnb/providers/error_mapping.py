@@ -234,7 +234,7 @@ def _reason_in(body: object) -> object:
     """The message in an error's body, for any kind of server."""
     if not isinstance(body, Mapping):
         return body
-    for name in ("error", "message", "detail"):
+    for name in ("message", "error", "detail"):
         if isinstance(body.get(name), str):
             return body[name]
     match body.get("detail"):

@@ -80,15 +80,27 @@ _LONGEST_TEXT = 4_000
 _MOST_SENTENCES = 50
 _SENTENCE_END = re.compile(r"""(?<=[.;!?])\s+|\n+(?![ \t])|(?=\{\\*['"]type\\*['"]\s*:)""")
 """Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
-_WORDS = ("message", "msg", "detail", "error", "errors", "metadata", "raw", "reason", "title")
+_WORDS = (
+    "message",
+    "msg",
+    "detail",
+    "details",
+    "error",
+    "errors",
+    "metadata",
+    "raw",
+    "reason",
+    "title",
+)
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
 _REPEATED = re.compile(
     r"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?=\{\\*['"]type\\*['"]|$)"""
-    r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*""",
+    r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*""",
     re.S,
 )
-"""The same within a text, as vLLM, Pydantic and Fireworks write mistakes, also in JSON in JSON."""
+"""The same within a text, as vLLM, Pydantic, Fireworks and llama.cpp write mistakes, also in
+JSON in JSON."""
 _OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
 
@@ -203,8 +215,8 @@ _NEEDED = (
 )
 """Says that a part was left out, not that it is refused."""
 _MISSED = (
-    rf"{_NEEDED}|\brequires?\b|\bcannot be (?:omitted|empty|left out)|\bpass(?:ed)? back\b"
-    r"|\bplease pass\b|^expected\b"
+    rf"{_NEEDED}|\brequires?\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
+    r"|\bpass(?:ed)? back\b|\bplease pass\b|^expected\b"
 )
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(
@@ -245,6 +257,11 @@ def _name(part: str) -> str:
         r"(?: supplied)?:?\s+"
     )
     return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w\[-]|\.\w)|^{name}:)"
+
+
+def _field(part: str) -> str:
+    """Matches a field by its own name: a part may have that of an object before it."""
+    return _name(part.rpartition(".")[2])
 
 
 def _thinking_block(types: str) -> str:
@@ -289,7 +306,8 @@ _TABLE = (
         STREAM_OPTIONS,
         rf"{_name(STREAM_OPTIONS)}|\binclude_usage\b|\bstream options\b",
         # Gateways that make a stream of a whole reply have not heard that we ask for one.
-        rf"{_UNKNOWN}|\binvalid\b|\bonly (?:be )?(?:allowed|defined|set|used)\b|\bset together\b",
+        rf"{_UNKNOWN}|\binvalid\b|\bonly (?:be )?(?:allowed|defined|set|used)\b"
+        r"|\bset (?:together|along)\b",
         unless=rf"{_OTHERWISE}|\bwithout\b|stream_options\.(?!include_usage)\w",
     ),
     # Templates of some models have no place for it.
@@ -303,6 +321,7 @@ _TABLE = (
     ),
     _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
     _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
+    _Row(SYSTEM, r"\brole: system\b", rf"{_UNKNOWN}|\binvalid\b"),
     _Row(
         SYSTEM,
         r"\bmessages[.\[]0\]?\.role\b",
@@ -346,7 +365,7 @@ _TABLE = (
 
 def _rows(part: str) -> Iterator[_Row]:
     known = [row for row in _TABLE if row.part == part]
-    yield from known or [_Row(part, _name(part))]
+    yield from known or [_Row(part, _field(part))]
 
 
 @lru_cache(maxsize=256)
@@ -376,18 +395,19 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     if complaint.is_of_reply:
         return form
     persons = [_pattern(_name(name)) for name in given]
+    words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
         refused = _LIST.sub("", sentence)
         if any(name.search(refused) for name in persons):
             continue
+        # By common words a refusal may mean anything: nothing of ours beside a person's option.
+        is_loose = complaint.teaches and not any(word.search(refused) for word in words)
         for part in sent:
-            if any(
-                _is_meant(row, refused) for row in _rows(part) if row.is_name or complaint.teaches
-            ):
+            if any(_is_meant(row, refused) for row in _rows(part) if row.is_name or is_loose):
                 return form.leaving_out(part)
         if _pattern(_MISSED).search(sentence):
             for part in sorted(form.without):
-                if _pattern(_name(part)).search(sentence):
+                if _pattern(rf"{_field(part)}|\bdefine {part}\b").search(sentence):
                     return form.putting_back(part)
     return form
 

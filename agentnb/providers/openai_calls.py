@@ -40,6 +40,9 @@ from agentnb.providers.kept_fields import KeptFields
 from agentnb.providers.limits import MOST_PARTS, BadReply, TooLarge
 
 _OWN_FIELDS = frozenset(("index", "id", "type", "function"))
+_OWN_IN_FUNCTION = frozenset(("name", "arguments"))
+IN_FUNCTION = "function."
+"""Begins the name of a kept field within a call's `function`, as LiteLLM writes some."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class _Call:
     name: str
     arguments: CallArguments = field(default_factory=CallArguments)
     others: KeptFields = field(default_factory=lambda: KeptFields(_OWN_FIELDS))
+    in_function: KeptFields = field(default_factory=lambda: KeptFields(_OWN_IN_FUNCTION))
     """Fields that we do not know: they are sent back unchanged."""
 
     @property
@@ -103,6 +107,7 @@ class ToolCalls:
             self._calls.append(call)
         call.id = call.id or call_id
         call.others.keep(piece)
+        call.in_function.keep(function)
         if name and name != call.name and (not call.name or not call.has_arguments):
             call.name = as_name(call.name + name)
         if arguments:
@@ -176,7 +181,8 @@ class ToolCalls:
                 raise BadReply("a tool call without a name")
             if arguments is None:
                 arguments = {MALFORMED_INPUT: str(call.arguments)}
-            fields = call.others.whole()
+            inner = call.in_function.whole()
+            fields = call.others.whole() | {IN_FUNCTION + each: inner[each] for each in inner}
             extra = {self._home: fields} if fields else None
             block = ToolUseBlock(call.id, name, arguments, extra)
             if not block.id or block.id in used:
@@ -188,7 +194,8 @@ class ToolCalls:
     @property
     def dropped(self) -> list[str]:
         """The names of kept fields that passed a limit."""
-        return [name for call in self._calls for name in call.others.dropped]
+        kept = [each for call in self._calls for each in (call.others, call.in_function)]
+        return [name for each in kept for name in each.dropped]
 
 
 def _differ(new: str, known: str) -> bool:

@@ -56,7 +56,7 @@ from agentnb.providers.json_values import (
 )
 from agentnb.providers.kept_fields import KeptFields, fields_for, left_out, names_for
 from agentnb.providers.limits import BadReply
-from agentnb.providers.openai_calls import ToolCalls
+from agentnb.providers.openai_calls import IN_FUNCTION, ToolCalls
 from agentnb.providers.reply import BrokeOff
 from agentnb.providers.servers import Server
 
@@ -159,19 +159,8 @@ def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[
 
 def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     """A message of the model, with the fields that go back to its server as they came."""
-    calls = [
-        {
-            **fields_for(block.extra, home, form),
-            "id": call_id(form, block.id),
-            "type": "function",
-            "function": {
-                "name": block.name,
-                "arguments": json.dumps(without_surrogates(block.input), ensure_ascii=False),
-            },
-        }
-        for block in message.content
-        if isinstance(block, ToolUseBlock)
-    ]
+    blocks = message.content
+    calls = [_call_param(each, form, home) for each in blocks if isinstance(each, ToolUseBlock)]
     text = message.text if message.text.strip() else None
     param: dict[str, Any] = {"role": "assistant", "content": text or _no_text(form)}
     for block in message.content:
@@ -183,6 +172,21 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
+
+
+def _call_param(call: ToolUseBlock, form: Form, home: str) -> dict[str, Any]:
+    fields = fields_for(call.extra, home, form)
+    inner = {name: fields.pop(name) for name in [*fields] if name.startswith(IN_FUNCTION)}
+    return {
+        **fields,
+        "id": call_id(form, call.id),
+        "type": "function",
+        "function": {
+            **{name.removeprefix(IN_FUNCTION): inner[name] for name in inner},
+            "name": call.name,
+            "arguments": json.dumps(without_surrogates(call.input), ensure_ascii=False),
+        },
+    }
 
 
 def _no_text(form: Form) -> str | None:

@@ -175,7 +175,7 @@ class SdkClient:
                 try:
                     response = await self.post(self.path, body)
                 except self._module.APIStatusError as error:
-                    complaint = Complaint(error.status_code, error.body)
+                    complaint = Complaint(error.status_code, _body_of(error))
                     parts = self.parts_sent(sent, asking.form, self.server)
                     if asking.try_another(complaint, parts):
                         continue
@@ -205,7 +205,7 @@ class SdkClient:
         except sdk.APIStatusError as error:
             kind, message = self.kind_and_message(error)
             raise self.errors.answered(
-                error.response, kind=kind, message=message, body=error.body
+                error.response, kind=kind, message=message, body=_body_of(error)
             ) from error
         except (sdk.APIConnectionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
             is_wrapped = isinstance(error, sdk.APIConnectionError)
@@ -225,3 +225,14 @@ class SdkClient:
                 f"The request could not be written: {self.errors.words(error)}. Check its "
                 "`extra` and the schemas of its tools."
             ) from error
+
+
+def _body_of(error: Any) -> object:
+    """The body of an error response.
+
+    The SDKs take `error` out of it, which may only be the status in words, with the reason beside.
+    """
+    if isinstance(error.body, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return error.response.json()
+    return error.body

@@ -411,7 +411,8 @@ def _is_code(before: str) -> bool:
     """Whether what follows a text is in quotes, or alone in an entry or a line of indented code."""
     line = before.rpartition("\n")[2].expandtabs(4)
     is_alone = line.isspace() and len(line) >= 4
-    return before.endswith(("`", "'", '"')) or is_alone or _MARKER.fullmatch(line) is not None
+    is_quoted = before.endswith(("`", "'", '"')) and line.count(line[-1]) % 2 == 1
+    return is_quoted or is_alone or _MARKER.fullmatch(line) is not None
 
 
 def _is_begun(before: str, tag: str) -> bool:

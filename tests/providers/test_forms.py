@@ -76,6 +76,19 @@ def openai(message: str, *, param: str | None = None, code: str | None = None) -
 
 
 REFUSED = [
+    # In the words of MiniMax, of templates, of DeepSeek and of gateways.
+    (SYSTEM, "invalid params, chat content has invalid message role: system (2013)"),
+    (SYSTEM, "Jinja Exception: Unknown role: system"),
+    (STREAM_OPTIONS, "stream_options should be set along with stream = true"),
+    (
+        STREAM_OPTIONS,
+        {
+            "message": "invalid input error",
+            "details": [
+                {"loc": ["body", "stream_options"], "msg": "Extra inputs are not permitted"}
+            ],
+        },
+    ),
     # Ids of another server.
     (CALL_IDS, "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
     (CALL_IDS, "messages.2.content.0.tool_result.tool_use_id: String should match pattern '^[a-z]"),
@@ -297,6 +310,9 @@ UNION = [
 """What FastAPI says of a message of many kinds: each kind, and what it would take."""
 
 OTHERS = [
+    # The conversation, as llama.cpp repeats it.
+    'Failed to parse messages: Unsupported content part type: "image_url"; messages = [ { "role": '
+    '"system", "content": "Be kind." }, { "content": "The model does not support tools. No." } ]',
     # Tool calls that do not fit together, and other things that are too long.
     "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: a",
     "Invalid parameter: 'tool_call_id' of 'a' not found in 'tool_calls' of previous message",
@@ -439,6 +455,8 @@ def test_error_of_a_server_must_quote_a_name() -> None:
         ("reasoning_content", "thinking mode requires reasoning_content in assistant messages"),
         ("reasoning_content", "You must pass back reasoning_content"),
         ("reasoning_content", "Expected `reasoning_content` in assistant message"),
+        ("reasoning_content", "reasoning_content can not be empty in thinking mode"),
+        (TOOLS, "Requests which include tool_use or tool_result blocks must define tools"),
         (TOOL_CHOICE, "tool_choice: Field required"),
         (MAX_TOKENS, "max_tokens: Field required"),
     ],
@@ -692,6 +710,24 @@ def test_sentence_that_speaks_of_a_persons_field_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("logprobs", "logprobs is not supported with tools + stream"),
+        ("seed", "seed is not supported with tool calling"),
+        ("reasoning", "reasoning cannot be combined with function calling"),
+        ("thinking", "Thinking mode does not support tools"),
+    ],
+)
+def test_persons_option_in_plain_words_takes_no_tools_away(name: str, words: str) -> None:
+    said = Complaint(400, words)
+
+    assert not after(Form(), said, PARTS).has(TOOLS)
+    assert after(Form(), said, PARTS, [name]) == Form()
+    forced = Complaint(400, f"tool_choice is not supported with {name}")
+    assert after(Form(), forced, PARTS, [name]) == Form().leaving_out(TOOL_CHOICE)
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"tool_choice": "auto"}, "tool_choice is not supported by this model"),
@@ -806,6 +842,25 @@ WORDS_OF_IDS = {
 }
 
 
+async def test_words_beside_the_status_in_words_are_heard(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    """As Spring and NestJS write errors: the SDKs take `error` alone."""
+    words = {"chat": "Unknown parameter: 'tool_choice'", "messages": "tool_choice: unknown field"}
+    body = {"statusCode": 400, "error": "Bad Request", "message": words[dialect]}
+
+    def script(request: dict[str, Any]) -> Reply:
+        is_refused = "tool_choice" in request or not request.get("tools")
+        return Reply(status=400, body=json.dumps(body).encode()) if is_refused else answer(request)
+
+    with serving(monkeypatch, script) as server:
+        await ask(dialect, TYPED)
+        assert forced(server) == [True, False]
+
+        with pytest.raises(InvalidRequest, match=re.escape(words[dialect])):
+            await ask(dialect, HELLO)
+
+
 async def test_ids_of_another_server_are_written_as_all_servers_take_them(
     monkeypatch: pytest.MonkeyPatch, dialect: str
 ) -> None:
@@ -846,6 +901,8 @@ async def test_marks_of_the_cache_are_left_out_where_they_are_refused(
 
         marked = ["cache_control" in json.dumps(each.body) for each in server.requests]
     assert marked == [True, False, False, False]
+    parts = [anthropic_wire.parts_sent(each, Form(), Server("")) for each in (HELLO, long)]
+    assert [CACHE_CONTROL in each for each in parts] == [False, True]
 
 
 async def test_complaint_of_null_content_is_not_answered_where_none_was_sent(

@@ -30,10 +30,11 @@ from agentnb.core.types import (
     Usage,
     user_message,
 )
-from agentnb.providers.forms import Form
+from agentnb.providers.forms import Complaint, Form, after
 from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply
-from agentnb.providers.openai_wire import ReplyReader, body_of, event_in
+from agentnb.providers.openai_wire import ReplyReader, body_of, event_in, parts_sent
 from agentnb.providers.reply import BrokeOff
+from agentnb.providers.servers import Server
 
 HELLO = CompletionRequest("m", "Be kind.", (user_message("Say hello"),))
 SIZE = estimate_input_tokens(HELLO)
@@ -671,6 +672,28 @@ def test_fields_of_a_tool_call_that_we_do_not_know_go_back_with_it() -> None:
     assert sent == {"id": "c", "type": "function", "function": function, **extra}
 
 
+def test_unknown_fields_within_the_function_of_a_call_go_back_there() -> None:
+    """As LiteLLM writes the signature of Gemini's thought."""
+    mark = {"provider_specific_fields": {"thought_signature": "S"}}
+    function = {"name": "look", "arguments": "{}"}
+    call = {"index": 0, "id": "c", "type": "function", "function": {**function, **mark}}
+    _, reader = read(calls(call), STOP)
+    end = reader.stopped()
+
+    assert end is not None
+    results = Message(Role.USER, (ToolResultBlock("c", "seen"),))
+    again = replace(HELLO, messages=(*HELLO.messages, end.message, results))
+    sent = [body_of(again, form)["messages"][-2]["tool_calls"][0]["function"] for form in FORMS]
+    assert sent == [{**function, **mark}, function]
+
+    words = "Unknown parameter: 'messages[2].tool_calls[0].function.provider_specific_fields'."
+    parts = parts_sent(again, Form(), Server())
+    assert after(Form(), Complaint(400, words), parts) == FORMS[1]
+
+
+FORMS = Form(), Form(frozenset({"function.provider_specific_fields"}))
+
+
 # -- fields that we do not know -------------------------------------------------------------------
 
 THOUGHT = {"type": "reasoning.text", "index": 0, "format": "v1"}
@@ -947,13 +970,16 @@ def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
 
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
     mark = "x" * (MOST_IN_EVENT // 2 + 1)
-    pieces = [{"index": 0, "mark": mark, "small": 1}, {"index": 0, "mark": f"{mark}y"}]
+    pieces = [
+        {"index": 0, "mark": mark, "small": 1, "function": {"inner": mark}},
+        {"index": 0, "mark": f"{mark}y", "function": {"inner": f"{mark}y"}},
+    ]
     _, reader = read(calls(piece("look", "{}", index=0, id="c")), *map(calls, pieces), STOP)
 
     end = reader.stopped()
     assert end is not None
     assert end.message.content == (ToolUseBlock("c", "look", {}, {"": {"small": 1}}),)
-    assert ": 'mark'." in end.note
+    assert ": 'mark', 'inner'." in end.note
 
 
 QUOTE = {"type": "char_location", "cited_text": "A", "document_index": 0, "start_char_index": 0}
@@ -1109,6 +1135,25 @@ def test_arguments_that_come_twice_are_one_though_empty_or_in_another_order(
     assert called(calls(piece("look", said, index=0, id="c")), STOP, request=request) == [
         ("c", "look", heard)
     ]
+
+
+def test_arguments_that_are_json_in_json_are_one_object() -> None:
+    """As vLLM passes on what some models write (vllm-project/vllm#54964)."""
+    said = json.dumps(json.dumps({"at": 1}))
+    events, _ = read(
+        calls(piece("look", said[:4], index=0, id="c")), calls(piece("", said[4:])), STOP
+    )
+
+    assert [event for event in events if isinstance(event, ToolUse)] == [
+        ToolUse("c", "look", {"at": 1})
+    ]
+
+
+@pytest.mark.parametrize("said", ['"at"', '"{\\"at\\": 1', '"[1]"', '"{}" x'])
+def test_arguments_that_are_another_text_are_none(said: str) -> None:
+    events, _ = read(calls(piece("look", said, index=0, id="c"), finish="tool_calls"))
+
+    assert events == [ToolUse("c", "look", {MALFORMED_INPUT: said})]
 
 
 @pytest.mark.parametrize("said", ['{"at": 1}{"at": 2}', '{"at": 1}{"at', '{"at": 1} x', "{}" * 101])

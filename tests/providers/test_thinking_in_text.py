@@ -153,6 +153,9 @@ def test_lone_end_tag_breaks_one_reply_and_the_next_are_read_right() -> None:
     [
         "hm.</think>\n\nParis",
         "hm.</think> \n \nParis",
+        'I will say "Paris"</think>\n\nParis',
+        "So `x = 1`</think>\n\nParis",
+        "It is 'it'.\n\"Yes\"</think>\n\nit",
         "h.\r\n</think>\r\n\r\nP",
         "hm\n </think>",
         "h\n[/THINK]\nP",
@@ -192,6 +195,8 @@ def test_lone_end_tag_counts_on_a_line_of_its_own_and_before_a_blank_line(said: 
         'Here it is: {"a": "x</think>y", "b": 1}',
         "x</think>",
         "x</think>\n",
+        'The line ends with "</think>\n\nand so on.',
+        'Text in quotes: "a" and `</think>\n\nand so on.',
         "> Okay, so\n> </think>\n\nThe tag is left over.",
         "Close both:\n- <b>\n- </think>\n\nThat is all.",
         "1. </think>\n\nIt ends the thinking.",
