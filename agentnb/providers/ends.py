@@ -44,6 +44,7 @@ _OURS = {
     "blocklist": "refusal",
     "prohibited_content": "refusal",
     "spii": "refusal",
+    "model_armor": "refusal",
     "image_safety": "refusal",
     "image_prohibited_content": "refusal",
     "image_recitation": "refusal",

@@ -111,6 +111,7 @@ async def end_of(dialect: str) -> Stopped:
         ("sensitive", "refusal"),
         ("Refusal", "refusal"),
         ("SPII", "refusal"),
+        ("MODEL_ARMOR", "refusal"),
         ("IMAGE_SAFETY", "refusal"),
         ("guardrail_intervened", "refusal"),
         ("RECITATION", "refusal"),
