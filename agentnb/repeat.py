@@ -282,7 +282,12 @@ class Repeat:
     def _recorder(self, path: Path, label: str) -> SupportsCommit:
         from agentnb.cassette.journal import CassetteJournal
 
-        return CassetteJournal(path, label, self.name)
+        return CassetteJournal(path, label, self.name, lambda note: self._note(path, note))
+
+    def _note(self, path: Path, note: str) -> None:
+        with self._lock:
+            _noted.discard((path, note))  # it is said of each run that it is about
+            self._notes = (*self._notes, (path, note))
 
     def recorded(self) -> Cassette | None:
         """The cassette that its runs read; `None` if they read none.
@@ -314,9 +319,12 @@ class Repeat:
         if recorded is None:
             nothing = None if self.name == AUTO else _nothing(self._explain(cassette, label))
             return label, nothing
+        from agentnb.cassette.unanswered import answered
+
+        calls = cassette.calls(recorded)
         past = Replay(
             cassette.journal(recorded),
-            calls=cassette.calls(recorded),
+            calls=answered(calls) if self.name == AUTO else calls,
             explain=None if self.name == AUTO else self._explain(cassette, recorded),
             other_key=partial(_relative_key, thread_id),
             speed=self._speed,
@@ -336,7 +344,7 @@ class Repeat:
             if self._read is None or stamp is None or self._read[0] != stamp:
                 self._read = stamp, Cassette.read(path)
                 if self.name == REPLAY or not self._has_begun:  # no note on a run that goes on here
-                    self._notes = tuple((path, note) for note in self._read[1].notes)
+                    self._notes += tuple((path, note) for note in self._read[1].notes)
             return self._read[1]
 
     def _explain(self, cassette: Cassette, label: str) -> Callable[[Miss], OrchestratorError]:

@@ -747,6 +747,12 @@ class Session:
                 return owned[0].result()
             finally:
                 self.store.tell_trouble()
+                self._repeat.tell_notes()
+
+    def tell_trouble(self) -> None:
+        """Write to the error output what a person should know of the store and the cassette."""
+        self.store.tell_trouble()
+        self._repeat.tell_notes()
 
     @contextmanager
     def owning(self, *, expects_view: bool = False) -> Iterator[list[Run]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from agentnb.cassette.encode import RunEncoder
 from agentnb.cassette.fold import Recording, has_same, names_of, runs_in
-from agentnb.cassette.lines import Line, checked, is_run_end, with_recording
+from agentnb.cassette.lines import Line, checked, with_recording
+from agentnb.cassette.unanswered import Answers
 from agentnb.cassette.writer import file_at
 from agentnb.core.collector import without_collector
 from agentnb.core.events import Entry
@@ -37,26 +38,35 @@ class CassetteJournal:
     When a commit returns, everything that has finished is in the file. Before the run's first
     finished call, the file keeps what it has under the label; then `record` replaces that, and
     `auto` adds what was missing. The commit after the run's end puts the file into order. Events
-    are not stored.
+    are not stored, nor is a call that no model answered, nor an end that came of it: with one,
+    `record` leaves the old run.
 
     Args:
         path: The file. It is created with the first finished call; its folder must exist.
         label: The run's label.
         mode: `record` or `auto`.
+        tell: Called with what a person should know of the recording, as a clause.
 
     Raises:
         BadCassette: The file is not a cassette, or damaged. It is not changed.
     """
 
-    def __init__(self, path: str | Path, label: str, mode: str = "record") -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        label: str,
+        mode: str = "record",
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         if mode not in MODES:
             raise ValueError(f"`mode` must be one of {', '.join(MODES)}, not {literal(mode)}.")
-        self.path, self.label, self.mode = Path(path), label, mode
+        self.path, self.label, self.mode, self._tell = Path(path), label, mode, tell
         self._file = file_at(path)
         self._file.check()
         self._one = threading.Lock()
         self._head: RunHead | None = None
         self._encoder: RunEncoder | None = None
+        self._answers = Answers()
         self._waiting: list[Kept] = []
         self._lines: list[Line] = []
         """All lines of the run so far, its own line first."""
@@ -64,6 +74,8 @@ class CassetteJournal:
         self._known: dict[Any, Line] | None = None
         self._has_begun = self._has_ended = False
         """Whether a line of the run is in the file; whether the file is in order again."""
+        self._was_there = False
+        """Whether the file had a recording of the run before this one."""
         self._recording = ""
 
     def __repr__(self) -> str:
@@ -72,6 +84,7 @@ class CassetteJournal:
     def begin(self, head: RunHead) -> None:
         """A run begins."""
         self._head, self._encoder = head, RunEncoder(self.label, head.thread_id)
+        self._answers = Answers()
         self._waiting, self._lines, self._unwritten = [], [], []
         self._known, self._has_begun, self._has_ended = None, False, False
         self._recording = secrets.token_hex(4)
@@ -115,14 +128,37 @@ class CassetteJournal:
             if not self._lines:
                 self._lines.append(self._encoder.head(self._head, known))
             with without_collector():
-                new = [checked(self._encoder.line(record, known)) for record in waiting]
+                kept = [each for record in waiting for each in self._answers.part_of(record)]
+                new = [checked(self._encoder.line(record, known)) for record in kept]
             self._lines += new
             self._unwritten += [line for line in new if not self._is_there(line)]
-            if any(is_run_end(line) for line in new):
-                self._file.finish(Recording(self.label, self.mode, self._lines), self._recording)
+            if any(isinstance(record, EndRecord) and record.path is None for record in waiting):
+                self._finish()
                 self._lines, self._has_ended = [], True
             elif not self._has_ended:
                 self._append()
+
+    def _finish(self) -> None:
+        """Put the file into order, with the run or without it."""
+        failed = self._answers.left_out
+        if not failed:
+            self._file.finish(Recording(self.label, self.mode, self._lines), self._recording)
+            return
+        if self.mode == "record" and self._is_old_there():
+            kept = "the recording of before stays as it was"
+            if self._has_begun:
+                self._file.leave(self._recording)
+        else:
+            kept = "that is not recorded, and mode `auto` asks again"
+            if any(line.kind == "call" for line in self._lines):
+                self._file.finish(Recording(self.label, self.mode, self._lines), self._recording)
+        self._tell(f"run {literal(self.label, 60)}: {self._answers.in_words()}: {kept}")
+
+    def _is_old_there(self) -> bool:
+        """Whether the file had the run before; known as long as nothing of this one is in it."""
+        if not self._has_begun:
+            self._was_there = self.label in runs_in(self._file.content().lines)
+        return self._was_there
 
     def _append(self) -> None:
         """Append what is new, once a call has finished; until then, the old lines stay."""
@@ -131,6 +167,7 @@ class CassetteJournal:
             return
         written = [with_recording(line.raw, self._recording) for line in self._unwritten]
         if not self._has_begun:
+            self._is_old_there()
             head = self._lines[0].raw
             written.insert(0, with_recording(head, self._recording, self.mode))
         self._file.append(b"".join(written), self._recording)

@@ -162,6 +162,15 @@ class CassetteFile:
         """
         self._replace(lambda content: after_recording(content.lines, own), without=recording)
 
+    def leave(self, recording: str) -> None:
+        """Take the lines of a recording out: the file has what it had before it.
+
+        Raises:
+            BadCassette: Another process damaged the file meanwhile; it is unchanged.
+            OSError: The file cannot be written; it is unchanged.
+        """
+        self._replace(lambda content: content.lines, without=recording)
+
     def change(self, act: _Act) -> None:
         """Replace the file's lines by what `act` returns for them; `None` changes nothing.
 

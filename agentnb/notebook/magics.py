@@ -433,7 +433,7 @@ def _show_end(run: Run, request: _CellRequest, result: OrchestratorResult) -> No
         calls=[*run.whole_tool_calls.values()],
         code=run.code,
     )
-    get_session().store.tell_trouble()
+    get_session().tell_trouble()
 
 
 @contextmanager

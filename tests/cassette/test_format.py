@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentnb.cassette import Cassette, relative_key
-from agentnb.core.errors import RateLimited
+from agentnb.core.errors import LlmError
 from agentnb.core.keys import key_of
 from agentnb.core.records import CallRecord, error_record
 from agentnb.core.types import (
@@ -171,7 +171,7 @@ async def test_blocks_tools_errors_and_orders_come_back(path: Path) -> None:
     cited = Message(Role.ASSISTANT, (TextBlock("So.", {"p http://h": {"citations": [1]}}),))
     others = replace(message, content=message.content[:-1])  # said by no call of this run
     result = Message(Role.USER, (ToolResultBlock("use-1", "seen", True),))
-    error = error_record(RateLimited("slow down", retry_after_s=float("inf"), status_code=429))
+    error = error_record(LlmError("slow down", retry_after_s=float("inf"), status_code=409))
     run.call("root", result, "", message=None, pieces=(), usage=None, stop_reason=None, error=error)
     run.call("root", cited, "Yes.", message=cited)
     run.call("root", others)
