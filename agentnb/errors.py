@@ -36,7 +36,7 @@ class NotebookError(AgentnbError, ValueError):
 
 
 class NoCassette(AgentnbError, ValueError):
-    """A run needs a cassette, and none is set. The message says what to set."""
+    """A run needs a cassette, and none is set, or it may only be read. It says what to do."""
 
 
 class ModeChanged(AgentnbError, RuntimeError):

@@ -31,6 +31,7 @@ from agentnb.errors import BadCassette, ModeChanged, NoCassette
 from agentnb.modes import (
     AUTO,
     BY_CODE,
+    CASSETTE_VARIABLE,
     LIVE,
     RECORD,
     REPLAY,
@@ -86,6 +87,11 @@ class Tally:
     """The recorded calls that answered. It grows."""
     recorded: int
     """How many calls were recorded."""
+
+    @property
+    def has_new(self) -> bool:
+        """Whether a model was asked."""
+        return bool(self.asked) or not self.recorded
 
     def __str__(self) -> str:
         """One line."""
@@ -195,11 +201,28 @@ class Repeat:
         """Check that a run of a provider can go so.
 
         Raises:
-            NoCassette: Nothing names the cassette that it needs.
+            NoCassette: Nothing names the cassette that it needs, or it cannot be written.
         """
-        trouble = self.mode.trouble
+        trouble = self.mode.trouble or (self.read_only() if self.name == RECORD else None)
         if trouble is not None and (self.name != LIVE or _uses_network(provider)):
             raise NoCassette(trouble)
+
+    def read_only(self) -> str | None:
+        """What follows if the cassette may only be read, as a sentence; `None` if it is written."""
+        from agentnb.cassette.writer import why_read_only
+
+        if self.name not in (RECORD, AUTO) or self.mode.cassette is None:
+            return None
+        path = self.mode.cassette.path
+        if not (why := why_read_only(path)):
+            return None
+        what = f"{literal(path.name, 60)} cannot be written: {why}."
+        if self.name == AUTO:
+            return f"{what} New calls are answered, and not kept."
+        return (
+            f"{what} Mode `record` makes no call then: work in a copy of the folder, or set "
+            f"{CASSETTE_VARIABLE} to a file that you may write to."
+        )
 
     def check_current(self) -> None:
         """Check that `%agentnb mode` has named no other mode since, unless code set this one.
@@ -237,7 +260,7 @@ class Repeat:
             run_id = new_run_id(recorded_at) if recorded_at else ""
             return Take(label, thread_id, past, None, None, run_id)
         tally = self._tally(label, past) if self.name == AUTO else None
-        return Take(label, thread_id, past, self._recorder(path, label), tally)
+        return Take(label, thread_id, past, self._recorder(path, label, tally), tally)
 
     def _tally(self, label: str, past: Replay | None) -> Tally:
         tally = Tally(label, (), (), 0)
@@ -262,15 +285,16 @@ class Repeat:
 
     def about(self) -> list[str]:
         """What there is to say of the cassette and of the runs so far, in lines."""
+        told = [line] if (line := self.read_only()) is not None else []
         try:
             cassette = self.recorded()
         except BadCassette as error:
-            return [str(error)]
+            return [*told, str(error)]
         if cassette is None:
-            return []
+            return told
         path = cassette.path
         notes = () if self.name == AUTO and self._has_begun else cassette.notes
-        lines = [f"{path.name}: {note}." for note in notes]
+        lines = [*told, *(f"{path.name}: {note}." for note in notes)]
         _noted.update((path, note) for note in notes)
         if self.name == AUTO:
             lines += [f"Run {literal(each.label, 60)}: {each}." for each in self._tallies]
@@ -279,9 +303,11 @@ class Repeat:
 
     # -- its cassette -----------------------------------------------------------------------------
 
-    def _recorder(self, path: Path, label: str) -> SupportsCommit:
-        from agentnb.cassette.journal import CassetteJournal
+    def _recorder(self, path: Path, label: str, tally: Tally | None = None) -> SupportsCommit:
+        from agentnb.cassette.journal import CassetteJournal, UnkeptJournal
 
+        if tally is not None and self.read_only() is not None:
+            return UnkeptJournal(lambda: tally.has_new, lambda note: self._note(path, note))
         return CassetteJournal(path, label, self.name, lambda note: self._note(path, note))
 
     def _note(self, path: Path, note: str) -> None:

@@ -351,6 +351,11 @@ class Session:
         """The mode of its runs, where it was set, and the cassette: decided at creation."""
         return self._repeat.mode
 
+    @property
+    def read_only(self) -> str | None:
+        """What follows if its cassette may only be read, as a sentence; `None` if it is written."""
+        return self._repeat.read_only()
+
     def about_mode(self) -> list[str]:
         """Lines about its cassette, and about its runs in mode `auto`."""
         return self._repeat.about()

@@ -182,6 +182,26 @@ class CassetteJournal:
         return has_same(self._known, line)
 
 
+class UnkeptJournal:
+    """Stands for a cassette that may only be read: says at a run's end that new calls are not kept.
+
+    Args:
+        has_new: Whether the run has made calls that are not in the cassette.
+        tell: Called with that as a clause.
+    """
+
+    def __init__(self, has_new: Callable[[], bool], tell: Callable[[str], None]) -> None:
+        self._has_new, self._tell = has_new, tell
+
+    def keep(self, record: Kept) -> None:
+        """Take a record."""
+        if isinstance(record, EndRecord) and record.path is None and self._has_new():
+            self._tell("new calls are answered, and not kept")
+
+    async def commit(self) -> None:
+        """Do nothing: nothing is stored."""
+
+
 class TeeJournal:
     """Passes a run to two journals. Both get everything, even if one fails.
 

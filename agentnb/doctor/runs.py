@@ -9,7 +9,7 @@ from agentnb.core.text import literal, visible
 from agentnb.doctor.finding import Finding, fault, ok, warn
 from agentnb.doctor.project import can_be_written
 from agentnb.errors import BadCassette
-from agentnb.modes import CASSETTE_VARIABLE, MODE_VARIABLE, REPLAY
+from agentnb.modes import AUTO, CASSETTE_VARIABLE, MODE_VARIABLE, REPLAY
 from agentnb.providers.demo import PACE_VARIABLE, DemoProvider
 from agentnb.repeat import Repeat
 from agentnb.tools.mcp.server import McpServer
@@ -45,11 +45,14 @@ def check_mode(read: Callable[[], Repeat], *, in_kernel: bool) -> Iterator[Findi
         yield fault("mode", f"{where}: {at}{error.why}", error.fix)
         return
     if mode.name != REPLAY and not (path.parent.is_dir() and can_be_written(path.parent)):
-        yield fault(
+        kind = warn if mode.name == AUTO and path.parent.is_dir() else fault
+        yield kind(
             "mode",
             f"{where}: its folder is not there, or cannot be written",
             f"make the folder, or set {CASSETTE_VARIABLE} to a file in one that you may write to",
         )
+    elif (trouble := repeat.read_only()) is not None:
+        yield (warn if mode.name == AUTO else fault)("mode", where, trouble)
     else:
         yield ok("mode", where)
 

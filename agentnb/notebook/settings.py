@@ -142,6 +142,8 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
     lines = [f"Mode: {mode.name}{f' ({mode.why})' if in_full else ''}. {means}"]
     if in_full or mode.name == REPLAY:  # report at once that a cassette cannot be read
         lines += session.about_mode()
+    elif session.read_only is not None:
+        lines.append(session.read_only)
     return masked("\n".join([visible(line, LONGEST_LINE) for line in lines]))
 
 
