@@ -67,7 +67,9 @@ def _trust(file: str) -> int:
 def _freeze(file: str) -> int:
     shown = visible(file, 200)
     try:
+        size = Path(file).stat().st_size if Path(file).is_file() else 0
         taken = freeze_file(Path(file))
+        smaller = size - Path(file).stat().st_size
     except UnreadableNotebook as error:
         print(error, file=sys.stderr)
         return WRONG
@@ -76,7 +78,9 @@ def _freeze(file: str) -> int:
         print(f"{literal(file)} cannot be written, and is unchanged: {why}.", file=sys.stderr)
         return WRONG
     views = "1 live view" if taken == 1 else f"{taken:,} live views"
-    print(f"{shown}: {views} removed" if taken else f"{shown}: nothing to remove")
+    if not taken:
+        views = "the state of views that are gone"
+    print(f"{shown}: {views} removed" if taken or smaller > 0 else f"{shown}: nothing to remove")
     return 0
 
 

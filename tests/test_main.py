@@ -11,7 +11,7 @@ import pytest
 
 from agentnb.__main__ import main
 from tests.test_import import HEAVY
-from tests.views.test_freeze import ANSWER, as_saved, document, view
+from tests.views.test_freeze import ANSWER, PANEL, as_saved, document, state, view
 
 
 def saved(path: Path, *views: dict[str, object]) -> str:
@@ -23,13 +23,16 @@ def test_each_file_has_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     one = saved(tmp_path / "one.ipynb", view())
     many = saved(tmp_path / "many.ipynb", view(), view(), view())
     none = saved(tmp_path / "none.ipynb")
+    gone = str(tmp_path / "gone.ipynb")
+    Path(gone).write_text(as_saved(document(ANSWER, widgets=state(**PANEL))), encoding="utf-8")
 
-    assert main(["freeze", one, many, none]) == 0
+    assert main(["freeze", one, many, none, gone]) == 0
 
     assert capsys.readouterr().out.splitlines() == [
         f"{one}: 1 live view removed",
         f"{many}: 3 live views removed",
         f"{none}: nothing to remove",
+        f"{gone}: the state of views that are gone removed",
     ]
     assert json.loads((tmp_path / "many.ipynb").read_bytes()) == document(ANSWER)
 

@@ -782,6 +782,82 @@ def test_controls_beside_a_view_without_a_kernel_are_not_there(open_tree: Open) 
         expect(control).to_be_hidden()
 
 
+def test_view_in_another_box_takes_its_own_controls_away_and_no_others(open_tree: Open) -> None:
+    """Two panels in one box: the first is closed, and the second lives on."""
+    tree = open_tree("agents=3")
+    seen = tree.page.evaluate(
+        """async () => {
+          const widget = (await import("/agentnb/views/static/panel.js")).default;
+          const { fakeModel } = await import("/tests/js/page/fake_model.js");
+          const { madeUpFrame } = await import("/tests/js/page/made_up.js");
+          const box = document.createElement("div");
+          box.className = "widget-box";
+          document.body.append(box);
+          const panels = [1, 2].map(() => {
+            const model = fakeModel({ snapshot: madeUpFrame(3) });
+            const element = document.createElement("div");
+            element.className = "widget-box agentnb-panel";
+            const button = document.createElement("button");
+            button.className = "agentnb-cancel-run";
+            element.append(button);
+            box.append(element);
+            const made = widget();
+            made.initialize({ model: model.proxy() });
+            const close = made.render({ model: model.proxy(), el: element });
+            model.tell(madeUpFrame(3));
+            return { model, button, close };
+          });
+          const painted = () =>
+            new Promise((next) => setTimeout(() => requestAnimationFrame(next)));
+          const isShown = ({ button }) => getComputedStyle(button).display !== "none";
+          const shown = () => panels.map(isShown);
+          await painted();
+          const all = [shown()];
+          panels[0].model.close();
+          await painted();
+          all.push(shown());
+          panels[0].close();
+          await painted();
+          all.push(shown()[1]);
+          return all;
+        }"""
+    )
+    assert seen == [[True, True], [False, True], True]
+
+
+def test_time_since_which_a_view_is_not_live_stays(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.page.evaluate(
+        """() => {
+          const view = document.getElementById("view");
+          view.className = "agentnb-panel";
+          view.insertAdjacentHTML("afterbegin", '<p class="agentnb-run-status">running</p>');
+        }"""
+    )
+    tree.page.clock.set_fixed_time("2026-11-29T12:00:00")
+    tree.page.set_viewport_size({"width": 900, "height": 700})
+    tree.page.evaluate("page.model.close()")
+    status = tree.page.locator(".agentnb-run-status")
+    expect(status).to_have_text("running (not live: as of 12:00)")
+
+    tree.page.clock.set_fixed_time("2026-11-29T15:00:00")
+    tree.page.set_viewport_size({"width": 800, "height": 700})
+    tree.painted()
+
+    expect(status).to_have_text("running (not live: as of 12:00)")
+
+
+def test_calls_of_an_agent_cannot_be_chosen_without_a_kernel(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.item("1").click()
+    calls = tree.page.get_by_role("combobox", name="Call to the model")
+    expect(calls).to_be_enabled()
+
+    tree.page.evaluate("page.model.close()")
+
+    expect(calls).to_be_disabled()
+
+
 def test_page_of_slides_shows_no_heading_of_questions_that_nobody_asked(open_tree: Open) -> None:
     tree = open_tree("agents=3")
     tree.page.add_style_tag(content="section { display: block !important; }")  # as reveal.js does

@@ -154,6 +154,48 @@ test("a newer snapshot is applied as a frame, an older one is not", () => {
   assert.equal(connection.store.seq, 9);
 });
 
+test("a view that joins late learns how things stand", () => {
+  const late = (connection) => {
+    const other = view("other");
+    connection.join(other);
+    return other.heard;
+  };
+  const { model, clock, connection } = linked();
+  model.tell(frame(2)); // before the first view is rendered
+  const one = view();
+  connection.join(one);
+  assert.deepEqual(one.heard, ["alive"]);
+  assert.deepEqual(late(connection), ["alive"]);
+
+  model.close();
+  const lost = { wasDone: false, isSilent: false, wasAlive: true };
+  assert.deepEqual(one.heard.at(-1), lost);
+  assert.deepEqual(late(connection), [lost]);
+  const since = connection.stillSince;
+  clock.pass(60_000);
+  model.tell(frame(3));
+  assert.deepEqual(one.heard.slice(1), [lost]);
+  assert.equal(connection.stillSince, since);
+
+  const silent = linked();
+  silent.connection.join(view());
+  silent.clock.pass(5_000);
+  assert.deepEqual(late(silent.connection), [{ ...lost, isSilent: true, wasAlive: false }]);
+  silent.model.tell(frame(2));
+  assert.deepEqual(late(silent.connection), ["alive"]);
+});
+
+test("a kernel that is gone before the first view is reported once", () => {
+  const { model, clock, connection } = linked();
+  model.close();
+  const one = view();
+  connection.join(one);
+  clock.pass(60_000);
+
+  assert.deepEqual(one.heard, [{ wasDone: false, isSilent: false, wasAlive: false }]);
+  assert.equal(clock.waiting, 0);
+});
+
 test("a lost kernel is reported once and gets no more messages", () => {
   const { model, clock, connection } = linked();
   const one = view();
@@ -233,7 +275,7 @@ for (const done of [false, true]) {
     assert.equal(connection.store.time(clock.now()), connection.store.time(clock.now() + 2_000));
 
     model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
-    clock.pass(5_000);
+    clock.pass(20_000);
     assert.equal(one.heard.at(-1), "alive");
     assert.equal(connection.isAlive, true);
   });

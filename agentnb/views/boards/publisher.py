@@ -1,8 +1,9 @@
 """Publishes one board to the pages that show it.
 
 While a view is on a screen, a thread checks a few times a second whether anything has changed, and
-sends the changes. Without views, no thread runs and nothing is read. The thread holds the board's
-lock while it reads and sends; a person's commands run without it, on their own thread.
+sends the changes. Without views, no thread runs, and the board is read only at the end of a cell.
+The thread holds the board's lock while it reads and sends; a person's commands run without it, on
+their own thread.
 """
 
 from __future__ import annotations

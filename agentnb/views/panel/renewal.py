@@ -22,13 +22,13 @@ class Renewal:
     """
 
     def __init__(self) -> None:
-        self._sent: tuple[AgentStatus, bool] | None = None
+        self._sent: tuple[AgentStatus | None, bool] | None = None
         self._at_s = 0.0
         """When it was sent last, by the clock of `time.monotonic`."""
 
     def is_due(self, summary: Summary) -> bool:
         """Whether to send it with this summary; counts as sent then."""
-        state = (summary.status, summary.done or summary.is_paused)
+        state = (summary.status if summary.done else None, summary.is_paused)
         now_s = time.monotonic()
         if state == self._sent and (summary.done or now_s < self._at_s + SAVE_EVERY_S):
             return False

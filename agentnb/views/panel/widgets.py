@@ -32,13 +32,25 @@ class ClosableWidget(Live, Guarded, DOMWidget):
         return f"{type(self).__name__}()"
 
 
+def _parts(widget: Widget) -> list[Widget]:
+    """A widget's children, layout and style."""
+    children = widget.children if isinstance(widget, Box) else ()
+    parts = (*children, getattr(widget, "layout", None), getattr(widget, "style", None))
+    return [part for part in parts if isinstance(part, Widget)]
+
+
+def _send_states(widget: Widget) -> None:
+    """Send the whole state of a widget and of all within it."""
+    widget.send_state()
+    for part in _parts(widget):
+        _send_states(part)
+
+
 def _close_parts(widget: Widget) -> None:
     """Close a widget's children, layout and style, which the kernel would keep for ever."""
-    children = widget.children if isinstance(widget, Box) else ()
-    for part in (*children, getattr(widget, "layout", None), getattr(widget, "style", None)):
-        if isinstance(part, Widget):
-            _close_parts(part)
-            part.close()
+    for part in _parts(widget):
+        _close_parts(part)
+        part.close()
 
 
 class RunWidget(ClosableWidget):
@@ -80,7 +92,7 @@ class RunWidget(ClosableWidget):
 
     def renew(self) -> None:
         """Send its whole state again, for a front end that may have missed it."""
-        self.send_state()
+        _send_states(self)
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""

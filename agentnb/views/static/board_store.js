@@ -40,10 +40,6 @@ export class BoardStore {
     this.seq = frame.seq;
     return { outcome: isFull ? "full" : "changes" };
   }
-
-  stop() {
-    this.done = true;
-  }
 }
 
 /** The rows that match a text and a status; an empty text and status match all. */

@@ -27,6 +27,11 @@ export class Calls {
     this.#select.addEventListener("change", changed, { signal });
   }
 
+  /** Without a kernel no other call can be shown. */
+  turnOff(isOff) {
+    this.#select.disabled = isOff;
+  }
+
   /** Shows the calls of a `details` message. */
   show({ calls = [], call = null, following = true }) {
     const known = new Set([FOLLOW]);

@@ -19,7 +19,9 @@ export class Connection {
   #answerTimer = null;
   #open = true;
   #hasAnswered = false;
-  #isUnanswered = false;
+  #how = null;
+  /** The time of day since which no kernel is there. */
+  stillSince = null;
 
   /**
    * `clock` has `now()` in ms, `setTimeout` and `clearTimeout`; `hearsEnd` is whether the front end
@@ -33,7 +35,7 @@ export class Connection {
     this.take(model.get("snapshot"));
     model.on("change:snapshot", () => {
       this.#answered();
-      this.take(model.get("snapshot"));
+      if (this.#open) this.take(model.get("snapshot"));
     });
     model.on("msg:custom", (message) => this.hear(message));
     model.on("comm:close", () => this.close());
@@ -46,7 +48,7 @@ export class Connection {
 
   /** Whether no kernel is there: it is gone, or did not answer. */
   get isClosed() {
-    return !this.#open || this.#isUnanswered;
+    return this.#how !== null;
   }
 
   get store() {
@@ -64,9 +66,12 @@ export class Connection {
    */
   join(view) {
     this.#views.add(view);
+    // A view may come late: a second one, one that was moved, one that is pasted.
+    if (this.isAlive) view.alive();
+    else if (this.isClosed) view.closed(this.#how);
     this.send({ type: "hello", view: view.id });
     this.#watchSilence();
-    if (!this.#hasAnswered) this.#waitForAnswer(ANSWER_MS);
+    if (!this.#hasAnswered && !this.isClosed) this.#waitForAnswer(ANSWER_MS);
   }
 
   leave(view) {
@@ -86,6 +91,7 @@ export class Connection {
   }
 
   hear(message) {
+    if (!this.#open) return;
     this.#answered();
     if (message?.type === "newest") return;
     if (message?.type === "frame") this.take(message);
@@ -107,9 +113,7 @@ export class Connection {
     if (!this.#open) return;
     this.#open = false;
     this.#clearTimers();
-    const wasDone = this.#store.done;
-    this.#store.stop(this.#clock.now());
-    this.#standStill({ wasDone, isSilent: false });
+    this.#standStill({ isSilent: false });
   }
 
   #answered() {
@@ -117,7 +121,7 @@ export class Connection {
     this.#answerTimer = null;
     if (!this.#open || this.isAlive) return;
     this.#hasAnswered = true;
-    this.#isUnanswered = false;
+    this.#how = this.stillSince = null;
     this.#store.start?.(this.#clock.now());
     for (const view of this.#views) view.alive();
     this.#watchSilence();
@@ -127,15 +131,15 @@ export class Connection {
     this.#clock.clearTimeout(this.#answerTimer);
     this.#answerTimer = this.#clock.setTimeout(() => {
       this.#answerTimer = null;
-      this.#isUnanswered = true;
-      this.#store.hold?.(this.#clock.now());
-      this.#standStill({ wasDone: this.#store.done, isSilent: true });
+      this.#standStill({ isSilent: true });
     }, ms);
   }
 
   #standStill(how) {
-    const wasAlive = this.#hasAnswered;
-    for (const view of this.#views) view.closed({ ...how, wasAlive });
+    this.#store.hold?.(this.#clock.now());
+    this.stillSince ??= new Date();
+    this.#how = { wasDone: this.#store.done, ...how, wasAlive: this.#hasAnswered };
+    for (const view of this.#views) view.closed(this.#how);
   }
 
   #passOn(message) {
@@ -159,12 +163,14 @@ export class Connection {
     this.#syncTimer = null;
     const isOver = this.#store.done && (this.#hearsEnd || !this.#hasAnswered);
     if (isOver || !this.#views.size || !this.#open) return;
-    this.#syncTimer = this.#clock.setTimeout(() => {
+    const sync = () => {
       this.send({ type: "sync", seq: this.#store.seq });
       const isWaiting = this.#answerTimer !== null || !this.isAlive;
       if (!this.#hearsEnd && !isWaiting) this.#waitForAnswer(SILENT_MS);
       this.#watchSilence();
-    }, SYNC_MS);
+    };
+    // A kernel that is only busy answers the first of these.
+    this.#syncTimer = this.#clock.setTimeout(sync, this.isClosed ? SILENT_MS : SYNC_MS);
   }
 
   #clearTimers() {

@@ -55,7 +55,6 @@ export function share(part, whole) {
   return percent >= 99.5 && part < whole ? ">99 %" : `${Math.round(percent)} %`;
 }
 
-/** `1 agent`, `2 agents`, `1,234 agents`. */
 /** `14:05`, and the day if it is not today's. */
 export function dayAndTime(at, now = new Date()) {
   const two = (number) => String(number).padStart(2, "0");
@@ -64,6 +63,7 @@ export function dayAndTime(at, now = new Date()) {
   return `${time}, ${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 }
 
+/** `1 agent`, `2 agents`, `1,234 agents`. */
 export function counted(count, what) {
   return `${wholeNumber(count)} ${what}${count === 1 ? "" : "s"}`;
 }

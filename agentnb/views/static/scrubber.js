@@ -63,6 +63,7 @@ export class Scrubber {
 
   withdraw() {
     this.pause();
+    this.#range.value = NOTCHES;
     this.element.hidden = true;
   }
 

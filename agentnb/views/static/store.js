@@ -109,12 +109,6 @@ export class Store {
     this.isLive = false;
   }
 
-  /** Stops the clock: no frame will report the run's end. */
-  stop(nowMs) {
-    this.#at = this.time(nowMs);
-    this.done = true;
-  }
-
   /** Paths of an agent's children, in path order; for `null`, of the agents without a parent. */
   childrenOf(path) {
     return this.#children.get(path) ?? [];

@@ -52,6 +52,8 @@ export class View {
   #call = null;
   #at = null;
   #panel = null;
+  /** What holds the controls of the run beside the view. */
+  #box = null;
   #isOver = false;
   /** How the kernel went, or that none answered; `null` while there may be one. */
   #how = null;
@@ -111,7 +113,7 @@ export class View {
     this.#goTo(null);
     this.#request.stop();
     this.#standStill(how);
-    if (wasReplay && how.wasAlive) this.#tell(NO_REPLAY);
+    if (wasReplay && how.wasAlive && !how.isSilent) this.#tell(NO_REPLAY);
     if (!this.#heard) this.#ask();
     this.#soon();
   }
@@ -123,6 +125,7 @@ export class View {
     cancelAnimationFrame(this.#paint);
     this.#connection.leave(this);
     this.element.remove();
+    this.#markStill();
   }
 
   #build(makePicture) {
@@ -292,6 +295,7 @@ export class View {
       this.#details.begin(row);
     }
     const canSteer = this.#canSteer && !this.#viewModel.isReplay;
+    this.#details.calls.turnOff(this.#connection.isClosed);
     const exists = this.#viewModel.exists(selected);
     this.#details.show(row, this.#viewModel.time(), { canSteer, exists });
   }
@@ -378,7 +382,10 @@ export class View {
   #markStill() {
     const how = this.#how;
     this.element.classList.toggle("agentnb-is-live", this.#connection.isAlive);
-    outermostBox(this.element).classList.toggle("agentnb-stands-still", how !== null);
+    this.element.classList.toggle("agentnb-stands-still", how !== null);
+    const box = this.#panel ?? outermostBox(this.element);
+    for (const each of new Set([box, this.#box])) markBox(each);
+    this.#box = box;
     if (!this.#panel) return;
     const status = this.#panel.querySelector(".agentnb-run-status");
     status?.querySelector(".agentnb-as-of")?.remove();
@@ -393,8 +400,8 @@ export class View {
   }
 
   #asOf({ wasAlive }) {
-    const { made } = this.#connection.store;
-    const at = wasAlive || !made ? new Date() : new Date(made * 1000);
+    const { stillSince, store } = this.#connection;
+    const at = wasAlive || !store.made ? stillSince : new Date(store.made * 1000);
     return `not live: as of ${dayAndTime(at)}`;
   }
 
@@ -407,6 +414,14 @@ export class View {
     close.addEventListener("click", () => this.#notice.replaceChildren());
     this.#notice.replaceChildren(make("span", "", { dir: "auto" }, text), close);
   }
+}
+
+// A box stands still with a view in it, unless it has another one that is alive.
+function markBox(box) {
+  if (!box || box.classList.contains("agentnb-tree-view")) return;
+  const has = (mark) => box.querySelector(`.agentnb-tree-view.${mark}`) !== null;
+  const isStill = has("agentnb-stands-still") && !has("agentnb-is-live");
+  box.classList.toggle("agentnb-stands-still", isStill);
 }
 
 // A dashboard of one's own may have controls of the run beside the view.

@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ipywidgets import Widget
 
-from agentnb.core.events import RunPaused
+from agentnb.core.events import AgentWaiting, RunPaused
 from agentnb.views.panel import frames, renewal, tree_view
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
 from agentnb.views.panel.map_table import MapTable
+from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.renewal import SAVE_EVERY_S
 from agentnb.views.panel.tree_view import TreeView
 from tests.support import DEADLINE_S
-from tests.views.panel.manual_run import ManualRun
+from tests.views.panel.manual_run import ManualRun, id_of
 from tests.views.panel.stage import FrontEnd
 
 
@@ -104,6 +106,44 @@ def test_running_run_is_saved_from_time_to_time(run: ManualRun, saved: Saved, cl
     assert len(kept["agents"]) == 7
     run.spawned("7")
     assert saved.tick() == []
+
+
+def test_run_that_waits_for_its_provider_is_not_saved_each_time(
+    run: ManualRun, saved: Saved
+) -> None:
+    for attempt in range(2, 5):
+        for path in ("root", "1"):
+            wait = AgentWaiting(agent_id=id_of(path), reason="full", wait_s=1.0, attempt=attempt)
+            run.tell(wait)
+        assert saved.tick() == []
+        assert saved.publisher.whole().summary.status == "waiting"
+        run.called("root").called("1")
+        assert saved.tick() == []
+        assert saved.publisher.whole().summary.status == "running"
+
+
+def test_end_between_two_cells_is_sent_again_with_all_parts_of_a_panel(
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is hidden, or has a text, is in models of their own."""
+    monkeypatch.setattr(FramePublisher, "_go", lambda _: None)
+    publisher = FramePublisher(run.bus)
+    panel = RunPanel(publisher)
+    run.completed("root").ended()
+    with publisher.lock:
+        publisher._tick()
+    publisher._is_end_unseen = True
+    sent: list[str] = []
+    monkeypatch.setattr(Widget, "send_state", lambda self, key=None: sent.append(self.model_id))
+
+    publisher.show_end()
+
+    def below(widget: Widget) -> list[Widget]:
+        children = [each for child in getattr(widget, "children", ()) for each in below(child)]
+        return [widget, widget.layout, *children]
+
+    assert {each.model_id for child in panel.children for each in below(child)} <= {*sent}
+    panel.close()
 
 
 def test_end_is_shown_before_the_wait_for_the_run_is_over(run: ManualRun, saved: Saved) -> None:
