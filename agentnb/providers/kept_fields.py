@@ -47,6 +47,7 @@ _GROWS = frozenset(
     ("arguments", "content", "data", "reasoning", "signature", "summary", "text", "thinking")
 )
 """Fields that come in pieces, of which two may be alike."""
+_TEXTS = _GROWS - {"arguments"}
 _OF_OBJECT = ("cited_text", "id", "name", "title", "tool_use_id", "type", "uri", "url")
 """Fields that differ between two objects under one name, as LiteLLM sends quotes one by one."""
 _TELLS_APART = sorted(_WHOLE.union(_OF_OBJECT))
@@ -145,7 +146,24 @@ class KeptFields:
         self._extend(items, new)
         return items
 
+    def _grows(self, last: Any, new: Any) -> bool:
+        """Add a piece that has only further text for the last entry: nearly all do."""
+        if type(last) is not dict or type(new) is not dict or new.get("index") is None:
+            return False
+        grown = []
+        for key, value in new.items():
+            before = last.get(key)
+            if type(before) is _Text and type(value) is str and key in _TEXTS:
+                grown.append((before, value))
+            elif key not in _WHOLE or before != value:
+                return False
+        for text, more in grown:
+            self._room -= text.grow(more, may_repeat=True)
+        return True
+
     def _extend(self, items: list[Any], piece: list[Any]) -> None:
+        if self._has_pieces and len(piece) == 1 and items and self._grows(items[-1], piece[0]):
+            return
         for at, new in enumerate(piece):
             is_entry = self._has_pieces and type(new) is dict
             last = _continued(items, new) if is_entry and (not at or _only_grows(new)) else None

@@ -352,6 +352,9 @@ class ReplyReader:
             if name in _THINKING_FIELDS and text:
                 self._thinking_field = self._thinking_field or name
                 return (ThinkingDelta(self._thinking.keep(text)),)
+            if name not in _READ_FIELDS:
+                self._others.keep(delta)
+                return ()
         return self._grow_any(delta)
 
     def _grow_any(self, delta: Mapping[str, Any]) -> Iterator[StreamEvent]:
