@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from agentnb.core.errors import AgentnbError
 from agentnb.core.shown import counted
 from agentnb.core.text import LONGEST_LINE, literal, visible
-from agentnb.errors import UnreadableNotebook
 from agentnb.views.freeze import freeze_file
 
 WRONG = 2
@@ -37,8 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if order.verb == "doctor":
         return _doctor(as_json=order.json)
     # A file with an error does not stop the files after it.
-    act = {"freeze": _freeze, "trust": _trust, "cassette": _prune}[order.verb]
-    return max([act(file) for file in order.files])
+    if order.verb == "trust":
+        return max(map(_trust, order.files))
+    act = _freeze if order.verb == "freeze" else _prune
+    return max([_changed(act, file) for file in order.files])
 
 
 def _doctor(*, as_json: bool) -> int:
@@ -64,32 +65,10 @@ def _trust(file: str) -> int:
     return 0
 
 
-def _freeze(file: str) -> int:
-    shown = visible(file, 200)
+def _changed(act: Callable[[str], str], file: str) -> int:
+    """Change a file by `act`, and print what that says of it."""
     try:
-        size = Path(file).stat().st_size if Path(file).is_file() else 0
-        taken = freeze_file(Path(file))
-        smaller = size - Path(file).stat().st_size
-    except UnreadableNotebook as error:
-        print(error, file=sys.stderr)
-        return WRONG
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-        print(f"{literal(file)} cannot be written, and is unchanged: {why}.", file=sys.stderr)
-        return WRONG
-    views = "1 live view" if taken == 1 else f"{taken:,} live views"
-    if not taken:
-        views = "the state of views that are gone"
-    print(f"{shown}: {views} removed" if taken or smaller > 0 else f"{shown}: nothing to remove")
-    return 0
-
-
-def _prune(file: str) -> int:
-    from agentnb.cassette import prune
-
-    shown = visible(file, 200)
-    try:
-        gone = prune(file)
+        print(f"{visible(file, 200)}: {act(file)}")
     except AgentnbError as error:
         print(error, file=sys.stderr)
         return WRONG
@@ -97,10 +76,23 @@ def _prune(file: str) -> int:
         why = error.strerror or type(error).__name__
         print(f"{literal(file)} cannot be written, and is unchanged: {why}.", file=sys.stderr)
         return WRONG
-    print(f"{shown}: {counted(len(gone), 'call')} removed" if gone else f"{shown}: no unused calls")
-    for call in gone:
-        print(f"  {call}")
     return 0
+
+
+def _freeze(file: str) -> str:
+    size = Path(file).stat().st_size if Path(file).is_file() else 0
+    if taken := freeze_file(Path(file)):
+        return f"{counted(taken, 'live view')} removed"
+    is_smaller = Path(file).stat().st_size < size
+    return "the state of views that are gone removed" if is_smaller else "nothing to remove"
+
+
+def _prune(file: str) -> str:
+    from agentnb.cassette import prune
+
+    gone = prune(file)
+    said = f"{counted(len(gone), 'call')} removed" if gone else "no unused calls"
+    return "\n".join([said, *(f"  {call}" for call in gone)])
 
 
 class _Parser(argparse.ArgumentParser):

@@ -216,12 +216,10 @@ class Repeat:
         path = self.mode.cassette.path
         if not (why := why_read_only(path)):
             return None
-        what = f"{literal(path.name, 60)} cannot be written: {why}."
-        if self.name == AUTO:
-            return f"{what} New calls are answered, and not kept."
+        means = "new calls are answered, and not kept" if self.name == AUTO else "no call is made"
         return (
-            f"{what} Mode `record` makes no call then: work in a copy of the folder, or set "
-            f"{CASSETTE_VARIABLE} to a file that you may write to."
+            f"{literal(path.name, 60)} cannot be written, since {why}: {means}. Work in a copy of "
+            f"the folder, or set {CASSETTE_VARIABLE} to a file that you may write to."
         )
 
     def check_current(self) -> None:

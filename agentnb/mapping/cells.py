@@ -10,6 +10,8 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from agentnb.objects.written import written
+
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "MISSING"})()
 """For a row without the column: distinct from a cell whose value is `None` or NaN."""
 
@@ -38,7 +40,7 @@ def cell_text(value: Any) -> str:
     """A cell's text in a prompt.
 
     A missing value is an empty text. Numbers and dates print as in Python; lists, dicts and objects
-    as JSON.
+    as JSON; the items of a set are in the order of their texts.
 
     Raises:
         ValueError: It holds bytes.
@@ -52,9 +54,13 @@ def cell_text(value: Any) -> str:
         raise ValueError("holds bytes: decode them first")
     if isinstance(value, bool | int | float | complex | Decimal | date | time):
         return str(value)
-    if isinstance(value, Mapping | list | tuple | set) or _has_fields(value):
-        return json.dumps(_for_json(value), ensure_ascii=False, default=_for_json)
-    return str(value)
+    if isinstance(value, Mapping | list | tuple | set | frozenset) or _has_fields(value):
+        return _as_json(_for_json(value))
+    return written(value)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_for_json)
 
 
 def _has_fields(value: object) -> bool:
@@ -69,14 +75,33 @@ def _for_json(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, Mapping):
         return {str(key): _for_json(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set):
+    if isinstance(value, list | tuple):
         return [_for_json(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(_for_json, value), key=_as_json)
     if hasattr(kind, "model_dump"):
-        return value.model_dump(mode="json")
+        return _in_order(value.model_dump(mode="json"), value.model_dump())
     if dataclasses.is_dataclass(kind):
         return _for_json(dataclasses.asdict(value))
     if kind.__module__ == "numpy":
         return _for_json(value.tolist())
     if is_missing(value):
         return None
-    return value if isinstance(value, str | bool | int | float) else str(value)
+    return value if isinstance(value, str | bool | int | float) else written(value)
+
+
+def _in_order(dumped: Any, value: Any) -> Any:
+    """What pydantic dumps as JSON, with the items of sets in the order of their texts.
+
+    Args:
+        dumped: As JSON.
+        value: As Python's values, which tell what was a set.
+    """
+    if isinstance(value, set | frozenset) and isinstance(dumped, list):
+        return sorted(dumped, key=_as_json)
+    if isinstance(value, dict) and isinstance(dumped, dict) and len(value) == len(dumped):
+        pairs = zip(dumped.items(), value.values(), strict=True)
+        return {name: _in_order(each, was) for (name, each), was in pairs}
+    if isinstance(value, list | tuple) and isinstance(dumped, list) and len(value) == len(dumped):
+        return [_in_order(each, was) for each, was in zip(dumped, value, strict=True)]
+    return dumped

@@ -1,9 +1,10 @@
 """`{{name}}` in a task: replaced by a value of the notebook, as text.
 
 Accepts names, attributes and items, but no calls and no arithmetic. A single brace is text. A value
-becomes its `str`. A table, an array, a figure or an object that describes itself is only named
-there, and described below the task: the `str` of a frame has five rows that look like all of them,
-and a description inside a sentence would hide the task wherever only its beginning is shown.
+becomes its `str`, the same in every kernel (`agentnb.objects.written`). A table, an array, a figure
+or an object that describes itself is only named there, and described below the task: the `str` of a
+frame has five rows that look like all of them, and a description inside a sentence would hide the
+task wherever only its beginning is shown.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from agentnb.core.text import literal, visible
 from agentnb.errors import NotebookError
 from agentnb.objects.describe import describe
 from agentnb.objects.kinds import has_description
+from agentnb.objects.written import written
 
 _EVERYWHERE = frozenset({"In", "Out", "exit", "get_ipython", "open", "quit"})
 _HOLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -51,7 +53,7 @@ def fill(text: str, names: Mapping[str, Any], given: Container[str] = ()) -> str
             return hole[0]
         value = _value(expression, names)
         if not has_description(value):
-            return str(value)
+            return written(value)
         if expression not in described:
             described[expression] = describe(expression, value)
         return expression

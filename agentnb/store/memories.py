@@ -81,12 +81,6 @@ def list_memories(db: Connection) -> MemoryList:
     )
 
 
-def count_memories(db: Connection) -> int:
-    """The number of memories."""
-    (count,) = db.execute("SELECT count(*) FROM memories").fetchone()
-    return int(count)
-
-
 def delete_memory(db: Connection, number: int) -> bool:
     """Delete a memory, so that its text is not left anywhere in the tables of memories.
 

@@ -67,6 +67,12 @@ class Bench:
         given = {"task": "the task", "model": "demo/any", **head}
         return Run(self.journal, RunHead(run_id=run_id, thread_id=thread_id, **given))
 
+    def begun(self, *paths: str, **head: Any) -> Run:
+        """A run whose root has begun, and the agents with these paths; `head` as of `begin`."""
+        run = self.begin(**head)
+        run.spawn(ROOT_PATH, *paths)
+        return run
+
     def reopened(self) -> Journal:
         journal = self._reopen()
         self._opened.append(journal)

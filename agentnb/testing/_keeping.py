@@ -37,8 +37,7 @@ promise = PROMISES.promise
 
 @promise("what came before a commit is there after the process died")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit()
     same_run(bench.after_death(), run.committed)
@@ -55,8 +54,7 @@ async def _(bench: Bench) -> None:
 
 @promise("what came after the last commit is there whole or not at all")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1")
+    run = bench.begun("1")
     call = run.start_call(ROOT_PATH)
     tool = run.start_tool("1")
     await run.commit()
@@ -84,8 +82,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a run without a commit is there whole or not at all")
 async def _(bench: Bench) -> None:
-    run = bench.begin(task="Is it there?", name="half", tags=("a", "b"))
-    run.spawn(ROOT_PATH)
+    run = bench.begun(task="Is it there?", name="half", tags=("a", "b"))
     run.start_call(ROOT_PATH)
     try:
         found = bench.after_death()
@@ -98,8 +95,7 @@ async def _(bench: Bench) -> None:
 
 @promise("the result of a call replaces its intent")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit()
     run.say(ROOT_PATH, "Yes")
@@ -110,8 +106,7 @@ async def _(bench: Bench) -> None:
 
 @promise("the result of a tool call replaces its intent")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     tool = run.start_tool(ROOT_PATH)
     await run.commit()
     result = run.finish_tool(tool)
@@ -121,8 +116,7 @@ async def _(bench: Bench) -> None:
 
 @promise("an intent and its result in one commit are one record")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     run.call(ROOT_PATH, "Yes")
     run.finish_tool(run.start_tool(ROOT_PATH))
     await run.commit_all()
@@ -131,8 +125,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a call without a result stays started")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit_all()
     same(bench.after_death().calls, (call,), "the calls")
@@ -140,8 +133,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a tool call without a result stays started")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     tool = run.start_tool(ROOT_PATH, {"to": "x"})
     await run.commit_all()
     same(bench.after_death().tool_calls, (tool,), "the tool calls")
@@ -149,8 +141,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a tool call that had no intent is kept with its result")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     tool = run.start_tool(ROOT_PATH, effects=False)
     await run.commit()
     same(bench.after_death().tool_calls, (), "the tool calls before the result")
@@ -161,8 +152,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a commit without news changes nothing")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     run.call(ROOT_PATH, "Yes")
     await run.commit_all()
     for _ in range(3):
@@ -193,8 +183,7 @@ async def _(bench: Bench) -> None:
 
 @promise("entries that come between commits are kept by the next one")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     run.start_call(ROOT_PATH)
     for word in ("One", " by", " one"):
         run.say(ROOT_PATH, word)
@@ -205,8 +194,7 @@ async def _(bench: Bench) -> None:
 
 @promise("entries may come as a plain list")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     run.start_call(ROOT_PATH)
     run.say(ROOT_PATH, "One", " by", " one")
     everything = Run(Deaf(), run.head)
@@ -221,8 +209,7 @@ async def _(bench: Bench) -> None:
 
 @promise("what is published after the end of the run is kept")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     run.end(ROOT_PATH)
     run.end(None)
     await run.commit()
@@ -235,8 +222,7 @@ async def _(bench: Bench) -> None:
 
 @promise("close keeps what came without a commit, and a second close does nothing")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     await run.commit()
     run.call(ROOT_PATH, "Yes")
     run.hand()
@@ -252,8 +238,7 @@ _PATHS = ("10", "2", "1.2", ROOT_PATH, "1", "2.10", "2.9", "1.10")
 
 @promise("calls come by path and then number: 10 after 9")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1", "2", "10", "1.2", "1.10", "2.9", "2.10")
+    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
     for path in _PATHS:
         for _ in range(11 if path in ("1", "10") else 1):
             run.call(path, "Yes")
@@ -263,8 +248,7 @@ async def _(bench: Bench) -> None:
 
 @promise("tool calls come by path and then number: 10 after 9")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1", "2", "10", "1.2", "1.10", "2.9", "2.10")
+    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
     for path in _PATHS:
         begun = [run.start_tool(path) for _ in range(11 if path in ("1", "10") else 1)]
         for tool in reversed(begun):  # they run side by side: the last may end first
@@ -298,8 +282,7 @@ async def _(bench: Bench) -> None:
 
 @promise("ends come in the order in which the agents ended, the run's last")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1", "2", "10", "2.1")
+    run = bench.begun("1", "2", "10", "2.1")
     for path in ("2.1", "10", "2", "1", ROOT_PATH, None):
         run.end(path)
     await run.commit_all()
@@ -313,8 +296,7 @@ async def _(bench: Bench) -> None:
 async def _(bench: Bench) -> None:
     runs = []
     for number in range(3):
-        run = bench.begin(f"run-{number}", task=f"task {number}")
-        run.spawn(ROOT_PATH)
+        run = bench.begun(run_id=f"run-{number}", task=f"task {number}")
         call = run.start_call(ROOT_PATH)
         run.say(ROOT_PATH, f"answer {number}")
         run.finish_call(call)
@@ -335,8 +317,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a new process can keep further runs beside those of one that died")
 async def _(bench: Bench) -> None:
-    first = bench.begin("run-1")
-    first.spawn(ROOT_PATH)
+    first = bench.begun(run_id="run-1")
     first.start_call(ROOT_PATH)
     await first.commit()
     journal = bench.reopened()
@@ -351,8 +332,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a run that is not in the journal raises NoSuchRun")
 async def _(bench: Bench) -> None:
-    run = bench.begin("run-1")
-    run.spawn(ROOT_PATH)
+    run = bench.begun(run_id="run-1")
     await run.commit()
     for journal in (bench.journal, bench.reopened()):
         for unknown in ("run-2", "run", "", "RUN-1", "%", "\x00", "\ud800"):
@@ -367,8 +347,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a run can be loaded while it goes on, and what was loaded does not grow")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit()
     before = run.committed
@@ -403,8 +382,7 @@ async def _(bench: Bench) -> None:
 
 @promise("load and close work on a thread without a loop")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     await run.commit()
     found: list[RunJournal | BaseException] = []
 

@@ -54,8 +54,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a reply comes back in the pieces in which it arrived")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1", "2")
+    run = bench.begun("1", "2")
     one, two = run.start_call("1"), run.start_call("2")
     for number in range(20):
         run.say("1", f"{number} ", "\n")
@@ -73,8 +72,7 @@ async def _(bench: Bench) -> None:
 
 @promise("the text of an open call is there up to the last commit")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1")
+    run = bench.begun("1")
     call = run.start_call(ROOT_PATH)
     run.say(ROOT_PATH, "So ", "far, ", "so good")
     run.call("1", "Done")
@@ -90,8 +88,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a reply that was cut keeps its pieces and its text")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     error = ErrorRecord(
         {
             "class": "StreamBroken",
@@ -112,8 +109,7 @@ async def _(bench: Bench) -> None:
 
 @promise("each attempt at a call is a record of its own")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     for attempt in (1, 2, 3):
         run.finish_call(run.start_call(ROOT_PATH, attempt=attempt))
     await run.commit_all()
@@ -123,8 +119,7 @@ async def _(bench: Bench) -> None:
 
 @promise("the key of a call is not changed")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit()
     same(bench.after_death().calls[0].key, call.key, "the key of the open call")
@@ -135,8 +130,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a request whose messages repeat comes back whole")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1")
+    run = bench.begun("1")
     again = user_message("Again.")
     messages: tuple[Message, ...] = (again, again)
     for number in range(5):
@@ -154,8 +148,7 @@ async def _(bench: Bench) -> None:
 
 @promise("blocks of every kind come back in a message, and in their order")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     blocks = (
         TextBlock("said"),
         TextBlock(""),
@@ -194,8 +187,7 @@ async def _(bench: Bench) -> None:
 
 @promise("a long tool result is kept whole")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     tool = run.start_tool(ROOT_PATH, {"text": "given " * 5_000, "more": ["x" * 3_000] * 3})
     run.finish_tool(tool, "seen " * 60_000)
     await run.commit_all()
@@ -204,8 +196,7 @@ async def _(bench: Bench) -> None:
 
 @promise("the files in a tool result are kept whole, in their order and with their names")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1")
+    run = bench.begun("1")
     files = (
         MediaBlock("image/png", "aGVsbG8=", "hello.png"),
         MediaBlock("application/pdf", "JVBERi0xLjc="),
@@ -226,8 +217,7 @@ async def _(bench: Bench) -> None:
 
 @promise("long texts are kept whole")
 async def _(bench: Bench) -> None:
-    run = bench.begin(task="task " * 50_000)
-    run.spawn(ROOT_PATH)
+    run = bench.begun(task="task " * 50_000)
     request = CompletionRequest("any", "system " * 50_000, (user_message("long " * 100_000),))
     call = run.start_call(ROOT_PATH, request)
     run.say(ROOT_PATH, *(["word "] * 5_000), "w" * 300_000)
@@ -264,8 +254,7 @@ _ODD_TEXTS = (
 
 @promise("any text comes back character by character")
 async def _(bench: Bench) -> None:
-    run = bench.begin(task="\x00task \ud800", name="\udfff", tags=_ODD_TEXTS)
-    run.spawn(ROOT_PATH, "1")
+    run = bench.begun("1", task="\x00task \ud800", name="\udfff", tags=_ODD_TEXTS)
     for text in _ODD_TEXTS:
         request = CompletionRequest("any", text, (user_message(text), assistant_message(text)))
         call = run.start_call(ROOT_PATH, request)
@@ -284,8 +273,7 @@ async def _(bench: Bench) -> None:
 
 @promise("an error of a call comes back with all its fields")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH)
+    run = bench.begun()
     for retryable, retry_after_s, status in (
         (True, 7.25, 429),
         (False, None, None),
@@ -308,8 +296,7 @@ async def _(bench: Bench) -> None:
 @promise("counts beyond 64 bits come back exactly")
 async def _(bench: Bench) -> None:
     most = 10**24
-    run = bench.begin(budget_total=most, max_depth=2**63)
-    run.spawn(ROOT_PATH)
+    run = bench.begun(budget_total=most, max_depth=2**63)
     run.call(ROOT_PATH, "Yes", usage=Usage(most, 2**63, 2**64, most - 1), estimate_error=-most)
     run.finish_tool(run.start_tool(ROOT_PATH, {"n": 2**100, "m": -(2**63)}))
     run.order("budget", "panel", most)
@@ -323,8 +310,7 @@ async def _(bench: Bench) -> None:
 
 @promise("times and other numbers come back exactly")
 async def _(bench: Bench) -> None:
-    run = bench.begin(started_at=1_793_000_000.123456)
-    run.spawn(ROOT_PATH)
+    run = bench.begun(started_at=1_793_000_000.123456)
     odd = {"a": 0.1 + 0.2, "b": 1e-300, "c": 1e300, "d": -0.0, "e": 5e-324, "f": 1.0, "g": 1}
     run.finish_tool(run.start_tool(ROOT_PATH, odd))
     run.publish(
@@ -342,8 +328,7 @@ async def _(bench: Bench) -> None:
 
 @promise("true and false come back as such, and what is absent stays absent")
 async def _(bench: Bench) -> None:
-    run = bench.begin()
-    run.spawn(ROOT_PATH, "1", "2")
+    run = bench.begun("1", "2")
     for yes in (True, False):
         call = run.start_call(ROOT_PATH, is_synthesis=yes)
         stop_reason = "" if yes else None
@@ -390,8 +375,7 @@ async def _(bench: Bench) -> None:
         "itself": [itself],
         3: {None: "keys"},
     }
-    run = bench.begin(settings=odd)
-    run.spawn(ROOT_PATH)
+    run = bench.begun(settings=odd)
     blocks = (ToolUseBlock("use", "look", odd),)
     message = Message(Role.ASSISTANT, blocks)
     request = CompletionRequest("any", "", (message,), (ToolSpec("look", "", odd),), extra=odd)
@@ -465,8 +449,7 @@ def _listed(value: Any) -> Any:
 async def _(bench: Bench) -> None:
     pieces = ("The key is ", _SECRET[:9], _SECRET[9:20], f"{_SECRET[20:]}, ", "they ", "say")
     with _a_secret():
-        run = bench.begin()
-        run.spawn(ROOT_PATH)
+        run = bench.begun()
         call = run.start_call(ROOT_PATH)
         run.say(ROOT_PATH, *pieces)
         await run.commit()

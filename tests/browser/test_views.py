@@ -127,6 +127,8 @@ def test_panel_whose_kernel_was_restarted_stands_still_and_says_so(desk: Desk) -
         door.wait_for_knock()
         panel = Panel(notebook.output(1))
         panel.expect_statuses(_1="running", _2="completed")
+        # Its kernel has spoken to it: until then it has only what came with the widget.
+        expect(panel.place.locator(".agentnb-is-live")).to_be_visible()
 
         notebook.restart_kernel()
 

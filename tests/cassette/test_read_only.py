@@ -102,7 +102,7 @@ def test_what_is_recorded_is_answered_and_what_is_new_is_not_kept(folder: Path, 
     answers = [(said, calls) for said, calls, _ in seen]
     assert answers[:-2] == [("Seven metres.", 0)] * len(known)
     assert answers[-2] == ("Seven metres.", 1)
-    assert answers[-1][0].startswith(f"NoCassette: '{NAME}' cannot be written: it")
+    assert answers[-1][0].startswith(f"NoCassette: '{NAME}' cannot be written, since it")
     assert answers[-1][1] == 0
     assert told == f"{NAME}: new calls are answered, and not kept.\n"
     modes = [mode for _, _, mode in seen]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentnb.core.types import AgentStatus
-from agentnb.views.figures.lettering import BOLD, REGULAR
+from agentnb.views.figures.lettering import REGULAR
 from agentnb.views.figures.sheet import Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, TITLE
 
@@ -43,11 +43,6 @@ class Header:
             self._lines[-1].append((x, key))
             x += needed + _GAP
         self.height = MARGIN + _LINE * (1 + len(self._lines)) + 10.0
-
-    @staticmethod
-    def natural_width(title: str, detail: str) -> float:
-        """The width of a figure that fits title and detail."""
-        return 2 * MARGIN + BOLD.width(title, TITLE) + 12 + REGULAR.width(detail, BODY)
 
     def draw(self, sheet: Sheet, width: float) -> None:
         """Draw it at the top of the sheet."""

@@ -1,0 +1,98 @@
+"""Values as text in prompts: the same in every kernel, in `{{…}}` and in the cells of tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from agentnb.mapping.cells import cell_text
+from agentnb.notebook.template import fill
+from agentnb.objects.written import written
+
+SET = {8, 1}
+"""Its own order is that of Python's table: 8, 1."""
+
+
+@dataclass
+class Found:
+    name: str
+    at: set[int]
+
+
+class Model(BaseModel):
+    name: str
+    at: frozenset[int]
+    rest: list[set[int]] = []
+
+
+class Thing:
+    pass
+
+
+class Named:
+    def __str__(self) -> str:
+        return f"a thing of {Thing()}"
+
+
+def endless() -> list[Any]:
+    items: list[Any] = [{8, 1}]
+    items.append(items)
+    return items
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (SET, "{1, 8}"),
+        (frozenset(SET), "frozenset({1, 8})"),
+        (set(), "set()"),
+        (frozenset(), "frozenset()"),
+        ({"known": SET, "n": 1}, "{'known': {1, 8}, 'n': 1}"),
+        ({frozenset(SET): "a"}, "{frozenset({1, 8}): 'a'}"),
+        ([1, (SET,)], "[1, ({1, 8},)]"),
+        ((SET, 2), "({1, 8}, 2)"),
+        (Found("x", SET), "Found(name='x', at={1, 8})"),
+        (Model(name="x", at=frozenset(SET)), "Model(name='x', at=frozenset({1, 8}), rest=[])"),
+        (Thing(), "<tests.objects.test_written.Thing object>"),
+        (
+            [Thing(), "it is at 0x12ab"],
+            "[<tests.objects.test_written.Thing object>, 'it is at 0x12ab']",
+        ),
+        (Named(), "a thing of <tests.objects.test_written.Thing object>"),
+        ("it is at 0x12ab", "it is at 0x12ab"),
+        (["it is at 0x12ab"], "['it is at 0x12ab']"),
+        ({"b": 2, "a": [None, 1.5]}, "{'b': 2, 'a': [None, 1.5]}"),
+        (Decimal("1.50"), "1.50"),
+    ],
+)
+def test_value_is_written_whole_and_in_order(value: Any, text: str) -> None:
+    assert repr(SET) == "{8, 1}", "a set of an order of its own"
+    assert written(value) == text
+    assert fill("Is it in {{value}}?", {"value": value}) == f"Is it in {text}?"
+
+
+def test_list_within_itself_ends() -> None:
+    assert written(endless()).startswith("[{1, 8}, [")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (SET, "[1, 8]"),
+        (frozenset(SET), "[1, 8]"),
+        ({"known": [SET]}, '{"known": [[1, 8]]}'),
+        (Found("x", SET), '{"name": "x", "at": [1, 8]}'),
+        (
+            Model(name="x", at=frozenset(SET), rest=[SET, {3}]),
+            '{"name": "x", "at": [1, 8], "rest": [[1, 8], [3]]}',
+        ),
+        (Thing(), "<tests.objects.test_written.Thing object>"),
+        ([Thing()], '["<tests.objects.test_written.Thing object>"]'),
+    ],
+)
+def test_cell_of_a_table_is_written_in_order(value: Any, text: str) -> None:
+    assert cell_text(value) == text
