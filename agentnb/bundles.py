@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import singledispatch
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from agentnb.agent_view import AgentView, AgentViews
 from agentnb.core.durable import (
@@ -54,6 +54,9 @@ from agentnb.views.outline import GLYPHS, lines_below, outline, shortened
 from agentnb.views.static import beginning, outline_html, static_bundle
 from agentnb.views.table import ROWS, Table
 from agentnb.views.typed_answer import answer_of
+
+if TYPE_CHECKING:
+    from agentnb.tasks.lists import ListedThread
 
 OUTLINE_LINES = 100
 """Lines of agents and notes; a note below the root counts the rest."""
@@ -409,7 +412,7 @@ def table_bundle(headline: str, table: Table | None, *below: str) -> Bundle:
     return _bundle(_line(headline), *tables, *map(_line, below))
 
 
-def thread_board(threads: Sequence[Conversation]) -> Bundle:
+def thread_board(threads: Sequence[ListedThread]) -> Bundle:
     """Threads and their agents as a table, for a terminal, too. The first ones are read."""
     head = counted(len(threads), "thread")
     if not threads:
@@ -419,7 +422,7 @@ def thread_board(threads: Sequence[Conversation]) -> Bundle:
     return _bundle(_line(head), _table(Table(columns, rows, length=len(threads))))
 
 
-def _thread_row(place: int, thread: Conversation) -> tuple[object, ...]:
+def _thread_row(place: int, thread: ListedThread) -> tuple[object, ...]:
     agent = thread.metadata
     kind, model = ("", "") if agent is None else (agent.kind, f"{agent.provider}/{agent.model}")
     title = thread.title or "(no message yet)"
@@ -429,31 +432,7 @@ def _thread_row(place: int, thread: Conversation) -> tuple[object, ...]:
 # -- conversations --------------------------------------------------------------------------------
 
 
-class Conversation(Protocol):
-    """What is shown of a thread."""
-
-    @property
-    def title(self) -> str:
-        """The agent's name, or the beginning of the first message."""
-        ...
-
-    @property
-    def status(self) -> AgentStatus:
-        """What its agent does."""
-        ...
-
-    @property
-    def metadata(self) -> AgentMetadata | None:
-        """What is known of its agent."""
-        ...
-
-    @property
-    def messages(self) -> Sequence[ThreadMessage]:
-        """All messages, in order."""
-        ...
-
-
-def thread_bundle(thread: Conversation) -> Bundle:
+def thread_bundle(thread: ListedThread) -> Bundle:
     """A thread's title, and its newest messages: who said what.
 
     Each message is quoted, so that none can pass for the beginning of another.

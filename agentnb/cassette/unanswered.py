@@ -24,7 +24,6 @@ _ERRORS = frozenset(
         *("ServerFailed", "ConnectionFailed", "CallTimedOut", "ClusterFailed", "WorkerLost"),
     )
 )
-_MOST_SAID = 160
 
 
 def is_unanswered(record: CallRecord) -> bool:
@@ -77,5 +76,5 @@ class Answers:
         paths = sorted(agents, key=path_key)
         error = agents[paths[0]].error
         assert error is not None
-        why = f"{error['class']}: {one_line(error['message'], limit=_MOST_SAID)}"
+        why = f"{error['class']}: {one_line(error['message'])}"
         return f"agent {listed(paths, most=5)} got no answer from a model ({why})"

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
-from agentnb.bundles import Conversation
-from agentnb.core.durable import AgentMetadata
+from agentnb.core.durable import AgentMetadata, ThreadMessage
 from agentnb.core.shown import Bundle, Listed, counted
+from agentnb.core.types import AgentStatus
 
 
-class ListedThread(Conversation, Protocol):
+class ListedThread(Protocol):
     """What a list shows of a thread."""
 
     @property
     def id(self) -> str:
         """Its id, which is also its agent's id."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """The agent's name, or the beginning of the first message."""
+        ...
+
+    @property
+    def status(self) -> AgentStatus:
+        """The status of its agent."""
+        ...
+
+    @property
+    def metadata(self) -> AgentMetadata | None:
+        """Its agent's data; `None` for a thread without an agent."""
+        ...
+
+    @property
+    def messages(self) -> Sequence[ThreadMessage]:
+        """Its conversation."""
         ...
 
 
