@@ -968,6 +968,17 @@ def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
     assert f": '{next(iter(fields))}'." in end.note
 
 
+def test_entry_that_only_grows_has_a_limit() -> None:
+    piece = details({**THOUGHT, "text": "x" * (MOST_IN_EVENT // 8)})
+    chunks = [choice({"small": [1]}), *[piece] * 9]
+    assert kept(*chunks) == {"small": [1]}
+
+    _, reader = read(*chunks, STOP)
+    end = reader.stopped()
+    assert end is not None
+    assert end.note.endswith(": 'reasoning_details'.")
+
+
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
     mark = "x" * (MOST_IN_EVENT // 2 + 1)
     pieces = [
