@@ -18,8 +18,8 @@ _WITHIN_ITSELF: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)"}
 def written(value: object) -> str:
     """The `str` of a value, with sets in the order of their texts and without memory addresses.
 
-    Both are found in Python's containers and in dataclasses and pydantic models. A text is never
-    changed, and all that holds neither is as `str` has it.
+    Both are found in lists, tuples, plain dicts, dataclasses and pydantic models; a class derived
+    from a container is as its own `repr` has it. A text is never changed.
     """
     kind = type(value)
     if isinstance(value, str):
