@@ -149,6 +149,7 @@ def of_kernel(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer)
         notebook,
         timeout=int(DEADLINE_S),
         kernel_name="python3",
+        coalesce_streams=True,  # a kernel may cut what is printed anywhere
         resources={"metadata": {"path": str(folder)}},
     )
 

@@ -129,7 +129,11 @@ def page(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> P
         patch.setenv("AGENTNB_STORE", "runs.db")
         patch.setattr(LAUNCHER, fork_server.launch)
         client = NotebookClient(
-            saved, timeout=int(DEADLINE_S), kernel_name="python3", allow_errors=True
+            saved,
+            timeout=int(DEADLINE_S),
+            kernel_name="python3",
+            allow_errors=True,
+            coalesce_streams=True,  # a kernel may cut what is printed anywhere
         )
         client.execute()
     return Page(saved)
