@@ -28,6 +28,7 @@ from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._handed import Bench
 from agentnb.testing.memory_journal import MemoryJournal
+from tests.journal_values import all_checks
 from tests.pages import code_of
 from tests.support import run_python
 
@@ -82,13 +83,13 @@ JOURNALS: Mapping[str, Callable[[Path], JournalFactory]] = {
 
 def check_of(promise: str, factory: JournalFactory) -> Check:
     """The check with this name, else the only one with these words in its name."""
-    checks = journal_contract(factory)
+    checks = all_checks(factory)
     exact = [check for check in checks if check.name == promise]
     (found,) = exact or [check for check in checks if promise in check.name]
     return found
 
 
-@pytest.mark.parametrize("promise", [*map(str, journal_contract(over(MemoryJournal)))])
+@pytest.mark.parametrize("promise", [*map(str, all_checks(over(MemoryJournal)))])
 @pytest.mark.parametrize("journal", JOURNALS)
 async def test_journal_keeps_its_promise(journal: str, promise: str, tmp_path: Path) -> None:
     await check_of(promise, JOURNALS[journal](tmp_path))()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from agentnb.core.protocols import Journal
@@ -28,7 +28,11 @@ def journal_contract(factory: JournalFactory) -> list[Check]:
     Args:
         factory: See `JournalFactory`. Called once for each check, on the loop of the check.
     """
-    promises = {**_keeping.PROMISES, **_values.PROMISES}
+    return journal_checks({**_keeping.PROMISES, **_values.PROMISES}, factory)
+
+
+def journal_checks(promises: Mapping[str, Promise], factory: JournalFactory) -> list[Check]:
+    """Promises of a journal as checks."""
     return [Check(name, partial(_keeps, body, factory)) for name, body in promises.items()]
 
 

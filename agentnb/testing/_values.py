@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from agentnb.core import events
-from agentnb.core.codec import plain
 from agentnb.core.records import (
     ErrorRecord,
     RunHead,
@@ -17,14 +16,8 @@ from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
     CompletionRequest,
-    MediaBlock,
     Message,
     Role,
-    TextBlock,
-    ThinkingBlock,
-    ToolResultBlock,
-    ToolSpec,
-    ToolUseBlock,
     Usage,
     assistant_message,
     user_message,
@@ -44,12 +37,6 @@ async def _(bench: Bench) -> None:
     found = bench.after_death()
     same_run(found, run.committed)
     same([entry.seq for entry in found.entries], [*range(len(found.entries))], "the `seq`s")
-
-
-@promise("a run whose root is another thread's child keeps its ids and paths")
-async def _(bench: Bench) -> None:
-    run = await tell_everything(bench, thread_id="nb_1.2.1")
-    same_run(bench.after_death(), run.committed)
 
 
 @promise("a reply comes back in the pieces in which it arrived")
@@ -107,84 +94,6 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
-@promise("each attempt at a call is a record of its own")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    for attempt in (1, 2, 3):
-        run.finish_call(run.start_call(ROOT_PATH, attempt=attempt))
-    await run.commit_all()
-    calls = bench.after_death().calls
-    same([(call.number, call.attempt) for call in calls], [(1, 1), (2, 2), (3, 3)], "the calls")
-
-
-@promise("the key of a call is not changed")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    call = run.start_call(ROOT_PATH)
-    await run.commit()
-    same(bench.after_death().calls[0].key, call.key, "the key of the open call")
-    run.finish_call(call)
-    await run.commit()
-    same(bench.after_death().calls[0].key, call.key, "the key of the finished call")
-
-
-@promise("a request whose messages repeat comes back whole")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1")
-    again = user_message("Again.")
-    messages: tuple[Message, ...] = (again, again)
-    for number in range(5):
-        request = CompletionRequest("any", "system", messages)
-        call = run.start_call(ROOT_PATH, request)
-        run.say(ROOT_PATH, "Again.")
-        # Sent back as it came, or in other words, or not at all.
-        call = run.finish_call(call, message=assistant_message("Again." if number % 2 else "No"))
-        messages = (*messages, call.message or again, again) if number < 3 else (again,)
-        await run.commit()
-    run.finish_call(run.start_call("1", CompletionRequest("any", "system", (again,) * 3)))
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
-@promise("blocks of every kind come back in a message, and in their order")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    blocks = (
-        TextBlock("said"),
-        TextBlock(""),
-        ThinkingBlock("hm", "signature"),
-        ThinkingBlock("", "", "withheld"),
-        ThinkingBlock("", "", ""),
-        ToolUseBlock("use", "look", {"a": [1, {"b": None}], "c": 1.5}),
-        ToolUseBlock("use-2", "look", {}),
-        TextBlock("said"),
-    )
-    message = Message(Role.ASSISTANT, blocks)
-    call = run.start_call(ROOT_PATH)
-    run.say(ROOT_PATH, "said", "said")
-    run.finish_call(call, message=message)
-    answer = Message(
-        Role.USER, (ToolResultBlock("use", "seen", True), ToolResultBlock("use-2", ""))
-    )
-    files = (
-        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
-        MediaBlock("application/pdf", "JVBERi0xLjc="),
-        MediaBlock("image/png", "aGVsbG8=", "again.png"),
-        MediaBlock("image/gif", "no base64", "x.gif"),
-        TextBlock("What do you see?"),
-    )
-    conversation = (
-        user_message(""),
-        message,
-        answer,
-        Message(Role.ASSISTANT, ()),
-        Message(Role.USER, files),
-    )
-    run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", conversation)))
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 @promise("a long tool result is kept whole")
 async def _(bench: Bench) -> None:
     run = bench.begun()
@@ -192,27 +101,6 @@ async def _(bench: Bench) -> None:
     run.finish_tool(tool, "seen " * 60_000)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
-
-
-@promise("the files in a tool result are kept whole, in their order and with their names")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1")
-    files = (
-        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
-        MediaBlock("application/pdf", "JVBERi0xLjc="),
-        MediaBlock("image/png", "aGVsbG8=", "again.png"),
-        MediaBlock("image/gif", "no base64", "x.gif"),
-    )
-    for path in (ROOT_PATH, "1"):
-        run.finish_tool(run.start_tool(path), media=files, unseen=(2, 4))
-        run.finish_tool(run.start_tool(path, effects=False), media=files[:1])
-        run.finish_tool(run.start_tool(path))
-    question = Message(Role.USER, files[:1])
-    run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", (question,))))
-    await run.commit_all()
-    found = bench.after_death()
-    same_run(found, run.committed)
-    same(found.tool_calls[0].media, files, "the files of a tool call")
 
 
 @promise("long texts are kept whole")
@@ -271,28 +159,6 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
-@promise("an error of a call comes back with all its fields")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    for retryable, retry_after_s, status in (
-        (True, 7.25, 429),
-        (False, None, None),
-        (True, 0.0, 0),
-    ):
-        error: ErrorRecord = {
-            "class": "RateLimited",
-            "message": "too many",
-            "retryable": retryable,
-            "retry_after_s": retry_after_s,
-            "status": status,
-        }
-        run.finish_call(run.start_call(ROOT_PATH), stop_reason=None, message=None, error=error)
-    # The reply is whole, and something went wrong after it.
-    run.call(ROOT_PATH, "Whole", error=error)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 @promise("counts beyond 64 bits come back exactly")
 async def _(bench: Bench) -> None:
     most = 10**24
@@ -306,24 +172,6 @@ async def _(bench: Bench) -> None:
     run.end(None, tokens_used=most)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
-
-
-@promise("times and other numbers come back exactly")
-async def _(bench: Bench) -> None:
-    run = bench.begun(started_at=1_793_000_000.123456)
-    odd = {"a": 0.1 + 0.2, "b": 1e-300, "c": 1e300, "d": -0.0, "e": 5e-324, "f": 1.0, "g": 1}
-    run.finish_tool(run.start_tool(ROOT_PATH, odd))
-    run.publish(
-        events.LimitReached(
-            limit="max_time_s", value=1 / 3, completed_agents=(), incomplete_agents=()
-        )
-    )
-    await run.commit_all()
-    found = bench.after_death()
-    same_run(found, run.committed)
-    # `==` does not tell 1 from 1.0, or 0.0 from -0.0.
-    same(repr(found.tool_calls), repr(run.committed.tool_calls), "the tool calls")
-    same(repr(list(found.entries)), repr(list(run.committed.entries)), "the entries")
 
 
 @promise("true and false come back as such, and what is absent stays absent")
@@ -350,60 +198,6 @@ async def _(bench: Bench) -> None:
     for part in PARTS:  # `==` does not tell True from 1
         these, those = (list(getattr(each, part)) for each in (found, run.committed))
         same(repr(these), repr(those), f"`{part}`")
-
-
-@promise("values that JSON does not have come back as text")
-async def _(bench: Bench) -> None:
-    class Odd:
-        def __str__(self) -> str:
-            raise ValueError("no words")
-
-    itself: list[Any] = []
-    itself.append(itself)
-    deep: Any = "deep"
-    for _ in range(300):
-        deep = [deep]
-    odd: dict[Any, Any] = {
-        "set": {1},
-        "bytes": b"\xff",
-        "tuple": (1, 2),
-        "object": Odd(),
-        "nan": float("nan"),
-        "infinity": float("-inf"),
-        "long": 10**1000,
-        "deep": deep,
-        "itself": [itself],
-        3: {None: "keys"},
-    }
-    run = bench.begun(settings=odd)
-    blocks = (ToolUseBlock("use", "look", odd),)
-    message = Message(Role.ASSISTANT, blocks)
-    request = CompletionRequest("any", "", (message,), (ToolSpec("look", "", odd),), extra=odd)
-    call = run.start_call(ROOT_PATH, request)
-    run.finish_call(call, message=message)
-    run.finish_tool(run.start_tool(ROOT_PATH, odd))
-    run.order("answer", "gate", odd)
-    run.verdict(ROOT_PATH, 1, "warned", odd)
-    await run.commit_all()
-    found, wanted = bench.after_death(), plain(odd)
-    del wanted["deep"]  # how much of it stays a list is the journal's own affair
-    sent = found.calls[0].request
-    (given,) = sent.messages[0].content
-    (got,) = (found.calls[0].message or Message(Role.USER, ())).content
-    for each, where in (
-        (found.head.settings, "the settings"),
-        (sent.extra, "the extra fields of a request"),
-        (sent.tools[0].input_schema, "the schema of a tool"),
-        (getattr(given, "input", None), "a message of a request"),
-        (getattr(got, "input", None), "a reply"),
-        (found.tool_calls[0].input, "the input of a tool call"),
-        (found.orders[0].value, "the value of an order"),
-        (found.verdicts[0].value, "the value of a verdict"),
-    ):
-        got_deep = each.pop("deep", None) if isinstance(each, dict) else None
-        holds(got_deep is not None, f"{where} lacks what is nested too deep")
-        same(each, wanted, where)
-    same(len(found.entries), len(run.committed.entries), "number of `entries`")
 
 
 # -- secrets ---------------------------------------------------------------------------------------

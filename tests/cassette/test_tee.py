@@ -12,8 +12,9 @@ from agentnb.cassette import Cassette, CassetteJournal, TeeJournal
 from agentnb.core.errors import InternalError
 from agentnb.core.protocols import Journal
 from agentnb.core.records import RunHead
-from agentnb.testing import Check, journal_contract
+from agentnb.testing import Check
 from agentnb.testing.memory_journal import MemoryJournal
+from tests.journal_values import all_checks
 from tests.support import by_agent, make_tree, spawn
 
 
@@ -29,12 +30,12 @@ def of_two(folder: Path) -> Callable[[], tuple[Journal, Callable[[], Journal]]]:
     return make
 
 
-_names = [str(check) for check in journal_contract(lambda: (MemoryJournal(), MemoryJournal))]
+_names = [str(check) for check in all_checks(lambda: (MemoryJournal(), MemoryJournal))]
 
 
 @pytest.mark.parametrize("name", _names)
 async def test_journal_beside_a_cassette_keeps_its_promises(name: str, tmp_path: Path) -> None:
-    checks: dict[str, Check] = {str(each): each for each in journal_contract(of_two(tmp_path))}
+    checks: dict[str, Check] = {str(each): each for each in all_checks(of_two(tmp_path))}
 
     await checks[name]()
 

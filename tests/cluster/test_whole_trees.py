@@ -20,7 +20,7 @@ from agentnb.core import orchestrator
 from agentnb.core.errors import StreamBroken
 from agentnb.core.orchestrator import InProcessEngine
 from agentnb.core.protocols import Engine, Provider
-from agentnb.testing import equal_records, journal_contract, provider_contract
+from agentnb.testing import equal_records, provider_contract
 from agentnb.testing.memory_journal import MemoryJournal
 from tests.cluster.on_cluster import RelayingEngine, a_cluster
 from tests.cluster.relay import relay
@@ -68,6 +68,7 @@ from tests.core.test_orchestrator_failure import (  # noqa: F401
 from tests.core.test_typed_answers import (  # noqa: F401
     test_wrong_answer_goes_back_once_with_what_is_wrong,
 )
+from tests.journal_values import all_checks
 from tests.support import by_agent, spawn
 from tests.test_journal_contract import JOURNALS, check_of, close_writers, over
 
@@ -149,7 +150,7 @@ async def test_provider_on_a_worker_keeps_its_promise(promise: str, client: Clie
     await check()
 
 
-PROMISES = [str(check) for check in journal_contract(over(MemoryJournal))]
+PROMISES = [str(check) for check in all_checks(over(MemoryJournal))]
 
 
 def broken_promises(journal: str) -> list[str]:
