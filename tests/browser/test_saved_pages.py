@@ -93,6 +93,9 @@ print(json.dumps({
     info.name: {"status": run.status, "agents": {r["path"]: r["status"] for r in run.to_records()}}
     for info in session.runs() if info.name for run in [session.load(info.id)]
 } | {"board": {task.title: task.status for task in session.tasks.list()}}))"""
+CONTROLS = """\
+display(panel.cancel_button(), panel.pause_button())
+display(panel.budget_slider(), panel.budget_number())"""
 CELLS = {
     "setup": SETUP,
     "board": "display(session.tasks.panel())",
@@ -101,6 +104,7 @@ CELLS = {
         for state, end in ENDS.items()
         for view, code in [*SHOW.items(), ("end", end.replace("{", "{{").replace("}", "}}"))]
     },
+    "controls": CONTROLS,
     "records": RECORDS,
     "kill": "os.kill(os.getpid(), signal.SIGKILL)",
 }
@@ -127,11 +131,11 @@ class Saved:
     """The records that the killed kernel left."""
 
     def file(self, state: str) -> NotebookNode:
-        """The cells of the five views, in the order of `VIEWS`."""
+        """The cells of the five views, in the order of `VIEWS`, and one with controls alone."""
         of = "open" if state == "killed" else state
         made = deepcopy(self.killed if state == "killed" else self.running)
         names = [view if view == "board" else f"{view} {of}" for view in VIEWS]
-        made.cells = [made.cells[PLACES[name]] for name in names]
+        made.cells = [made.cells[PLACES[name]] for name in [*names, "controls"]]
         return made
 
     def record(self, view: str, state: str) -> Any:
@@ -184,7 +188,7 @@ def _record(run: RunRecord) -> dict[str, Any]:
 
 
 Front = Callable[[str], Sequence[Locator]]
-"""Opens a file by the state of its runs, and returns the outputs of its views."""
+"""Opens a file by the state of its runs, and returns the outputs of its cells."""
 
 
 @pytest.fixture(params=["web page", "JupyterLab"])
@@ -198,13 +202,13 @@ def front(request: pytest.FixtureRequest, of_kernel: Saved) -> Iterator[Front]:
         def in_web_page(state: str) -> Sequence[Locator]:
             page = stack.enter_context(a_web_page(context, of_kernel.file(state)))
             page.give_up()
-            return [page.output(at) for at in range(len(VIEWS))]
+            return [page.output(at) for at in range(len(VIEWS) + 1)]
 
         yield in_web_page
 
 
 def in_lab(desk: Desk, of_kernel: Saved, state: str) -> Sequence[Locator]:
-    """The outputs in JupyterLab, which trusts the file and starts a new kernel for it."""
+    """The cells' outputs in JupyterLab, which trusts the file and starts a new kernel for it."""
     name = f"{state}.ipynb"
     file = of_kernel.file(state)
     saved.save(file, desk.server.folder / name)
@@ -212,12 +216,13 @@ def in_lab(desk: Desk, of_kernel: Saved, state: str) -> Sequence[Locator]:
     notary(data_dir=str(desk.server.data)).sign(file)
     notebook = desk.open(name)
     assert notebook.is_trusted
-    return [notebook.output(at) for at in range(len(VIEWS))]
+    return [notebook.output(at) for at in range(len(VIEWS) + 1)]
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, state: str) -> None:
-    outputs = dict(zip(VIEWS, front(state), strict=True))
+    *views, controls = front(state)
+    outputs = dict(zip(VIEWS, views, strict=True))
 
     for view, place in outputs.items():
         place.scroll_into_view_if_needed()
@@ -230,6 +235,14 @@ def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, st
             expect_board(place, of_kernel.records["board"])
         else:
             expect_view(view, place, of_kernel.record(view, state), state)
+    expect_nothing_to_press(controls)
+
+
+def expect_nothing_to_press(controls: Locator) -> None:
+    controls.scroll_into_view_if_needed()
+    expect(controls.locator("button")).to_have_count(2)
+    for kind in ("button", "input", "[role=slider]"):
+        expect(controls.locator(f"{kind}:visible")).to_have_count(0)
 
 
 def expect_board(place: Locator, tasks: Mapping[str, str]) -> None:

@@ -8,10 +8,10 @@ import { test } from "node:test";
 const FOLDER = new URL("../../agentnb/views/static/", import.meta.url);
 const ENTRIES = {
   "board_panel.js": ["initialize", "render"],
+  "keeper.js": ["initialize"],
   "map_panel.js": ["initialize", "render"],
   "markup.js": ["render"],
   "panel.js": ["initialize", "render"],
-  "slider_namer.js": ["initialize"],
   "text_field.js": ["render"],
 };
 const IMPORT = /^import \{([^}]*)\} from "\.\/([a-z_]+\.js)";$/gm;

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anywidget
-from ipywidgets import Button, IntSlider, Layout, VBox
+from ipywidgets import Button, DOMWidget, IntSlider, Layout, VBox
 from traitlets import Bool, Int, Unicode
 
 from agentnb.core.money import (
@@ -47,7 +47,7 @@ from agentnb.views.panel.widgets import (
     RunWidget,
     text,
 )
-from agentnb.views.panel.wire import FieldState, Frame, SliderState, Summary
+from agentnb.views.panel.wire import FieldState, Frame, NewestMessage, SliderState, Summary
 
 
 class _Thread(threading.local):
@@ -69,7 +69,47 @@ def _own_change() -> Iterator[None]:
         _thread.is_ours = before
 
 
-class _BudgetControl(RunWidget):
+class Keeper(ClosableWidget, anywidget.AnyWidget):
+    """Is beside a control in a page without a tree, and is never shown.
+
+    The control is a widget of ipywidgets, which Python cannot reach in a saved page: a little
+    JavaScript hides it there, since no kernel would hear it. It also names a slider's handle: a
+    screen reader would only say "slider, 50000", and forced colours would hide it.
+    """
+
+    _esm = Unicode().tag(sync=True)
+    _css = Unicode().tag(sync=True)
+    control = Unicode().tag(sync=True)
+    """The class of the control's elements."""
+
+    def __init__(self, control: DOMWidget) -> None:
+        name = f"agentnb-control-{control.model_id}"
+        control.add_class(name)
+        module, css = joined_module("keeper.js"), source("controls.css")
+        super().__init__(_esm=module, _css=css, control=name)
+
+    def take(self, content: Mapping[str, Any]) -> None:
+        """Answer a page that asks whether a kernel is there."""
+        if content.get("type") in ("hello", "sync"):
+            self.send(NewestMessage(type="newest"))
+
+
+class _Control(RunWidget):
+    """A control of a run, in a panel or alone in a page."""
+
+    _keeper: Keeper | None = None
+
+    def _stand_alone(self) -> None:
+        self._keeper = Keeper(self)
+
+    def close(self) -> None:
+        """Remove it from all pages and stop updating it."""
+        if self._keeper is not None:
+            self._keeper.close()
+        super().close()
+
+
+class _BudgetControl(_Control):
     """A control that shows and sets the run's total.
 
     Raises:
@@ -155,33 +195,17 @@ def _below_used(used: int, total: int, unit: str) -> str:
     )
 
 
-class SliderNamer(ClosableWidget, anywidget.AnyWidget):
-    """Names the handles of sliders in a page without a tree, while it is open.
-
-    ipywidgets gives a handle no name: a screen reader would only say "slider, 50000", and the
-    handle is invisible in forced colours. Python cannot reach it, so a widget that is never shown
-    brings a little JavaScript.
-    """
-
-    _esm = Unicode().tag(sync=True)
-    _css = Unicode().tag(sync=True)
-
-    def __init__(self) -> None:
-        super().__init__(_esm=joined_module("slider_namer.js"), _css=source("controls.css"))
-
-
 class BudgetSlider(_BudgetControl, IntSlider):
     """The total as a slider, which ends at about twice the total and grows with it.
 
     Args:
         publisher: The run's frames.
-        is_alone: Whether there is no tree view that names its handle.
+        is_alone: Whether it is in no panel, which would name its handle.
         traits: Of `ipywidgets.IntSlider`.
     """
 
     _may_stop = True
     from_page = rules_of(SliderState)
-    _namer: SliderNamer | None = None
 
     def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         # The readout is parsed as shown: with commas, 50,000 would be read as 50.
@@ -199,13 +223,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
         if self._unit != TOKENS:
             self.add_class("agentnb-in-dollars")  # its handle speaks of dollars
         if is_alone:
-            self._namer = SliderNamer()
-
-    def close(self) -> None:
-        """Remove it from all pages and stop updating it."""
-        if self._namer is not None:
-            self._namer.close()
-        super().close()
+            self._stand_alone()
 
     def _put(self, total: int) -> None:
         with _own_change(), self.hold_sync():
@@ -233,7 +251,7 @@ class BudgetNumber(_BudgetControl, VBox):
 
     Args:
         publisher: The run's frames.
-        is_alone: Whether there is no tree view that brings its style.
+        is_alone: Whether it is in no panel, which would bring its style.
         traits: Of its field: `layout`, `description`.
     """
 
@@ -263,6 +281,8 @@ class BudgetNumber(_BudgetControl, VBox):
         self.observe(lambda change: self._rest(change["new"]), "disabled")
         self._rest(self.disabled)
         self.add_class("agentnb-budget-number")
+        if is_alone:
+            self._stand_alone()
 
     def _put(self, total: int) -> None:
         if total != self._said_at:
@@ -340,21 +360,24 @@ class _Field(GuardedPart, anywidget.AnyWidget):
         super().__init__(whole, _esm=joined_module("text_field.js"), **traits)
 
 
-class CancelButton(RunWidget, Button):
+class CancelButton(_Control, Button):
     """Stops the whole run, once.
 
     Args:
         publisher: The run's frames.
+        is_alone: Whether it is in no panel.
         traits: Of `ipywidgets.Button`.
     """
 
-    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         with publisher.lock:
             super().__init__(**{"description": "Cancel run", **traits})
             self.add_class("agentnb-cancel-run")
             self.attach(publisher)
         hear(self)
         self.on_click(lambda _: self._pressed())
+        if is_alone:
+            self._stand_alone()
 
     def show(self, frame: Frame) -> None:
         """Disable the button when the run has ended."""
@@ -375,15 +398,16 @@ class CancelButton(RunWidget, Button):
         self.tooltip, self.disabled = tooltip, disabled
 
 
-class PauseButton(RunWidget, Button):
+class PauseButton(_Control, Button):
     """Pauses or resumes the whole run.
 
     Args:
         publisher: The run's frames.
+        is_alone: Whether it is in no panel.
         traits: Of `ipywidgets.Button`.
     """
 
-    def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
+    def __init__(self, publisher: FramePublisher, *, is_alone: bool = True, **traits: Any) -> None:
         self._is_paused = False
         self._is_given = False
         """Whether its last command was not executed yet."""
@@ -393,6 +417,8 @@ class PauseButton(RunWidget, Button):
             self.attach(publisher)
         hear(self)
         self.on_click(lambda _: self._pressed())
+        if is_alone:
+            self._stand_alone()
 
     def show(self, frame: Frame) -> None:
         """Name what the button does now; disable it when the run has ended."""

@@ -117,8 +117,10 @@ def _parts(publisher: FramePublisher) -> list[DOMWidget]:
         layout=Layout(flex="2 1 16em", width="auto", min_width="0"),
         style={"description_width": "initial"},
     )
-    pause = PauseButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
-    cancel = CancelButton(publisher, layout=Layout(width="auto", flex="0 0 auto"))
+    pause, cancel = (
+        button(publisher, is_alone=False, layout=Layout(width="auto", flex="0 0 auto"))
+        for button in (PauseButton, CancelButton)
+    )
     setters = [slider, BudgetNumber(publisher, is_alone=False)]
     return [
         _Top(publisher, header, bar, pause=pause, cancel=cancel, setters=setters),

@@ -9,7 +9,7 @@ const LOST = new Set(["dead", "restarting", "autorestarting", "terminating"]);
 
 // A view of a run that has ended sends nothing that could fail: it would stay alive for ever. Returns a
 // function that ends the waiting.
-function whenKernelIsLost(model, act) {
+export function whenKernelIsLost(model, act) {
   const kernel = model.widget_manager?.kernel;
   const signal = kernel?.statusChanged;
   const hear = (_, status) => {
@@ -19,17 +19,21 @@ function whenKernelIsLost(model, act) {
   return () => signal?.disconnect?.(hear);
 }
 
+export function connectTo(model, store) {
+  const clock = {
+    now: () => performance.now(),
+    setTimeout: (...settings) => setTimeout(...settings),
+    clearTimeout: (timer) => clearTimeout(timer),
+  };
+  const hearsEnd = Boolean(model.widget_manager?.kernel?.statusChanged);
+  return new Connection(model, store, clock, { hearsEnd });
+}
+
 /** Returns the widget of one model: one connection, and any number of views. */
 export function connectedWidget(makeStore, makeView) {
   let connection = null;
   const connectionTo = (model) => {
-    const clock = {
-      now: () => performance.now(),
-      setTimeout: (...settings) => setTimeout(...settings),
-      clearTimeout: (timer) => clearTimeout(timer),
-    };
-    const hearsEnd = Boolean(model.widget_manager?.kernel?.statusChanged);
-    connection ??= new Connection(model, makeStore(), clock, { hearsEnd });
+    connection ??= connectTo(model, makeStore());
     return connection;
   };
   return {

@@ -14,7 +14,7 @@ from ipywidgets import Widget, link
 import agentnb
 from agentnb.errors import NotebookError
 from agentnb.runtime import get_runtime
-from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton
+from agentnb.views.panel.controls import BudgetNumber, BudgetSlider, CancelButton, PauseButton
 from agentnb.views.panel.limits import CEILING_VARIABLE, LARGEST
 from tests.support import DEADLINE_S
 from tests.views.panel.stage import FrontEnd, Stage, open_widgets
@@ -484,7 +484,7 @@ def test_readout_is_such_that_the_browser_reads_it_back_as_it_was() -> None:
     assert BudgetSlider(Stage()).readout_format == "d"
 
 
-@pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])
+@pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton, PauseButton])
 def test_closed_control_is_sent_nothing_and_leaves_nothing_in_the_kernel(kind: Kind) -> None:
     stage, before = Stage(), open_widgets()
     control = kind(stage)
@@ -495,6 +495,17 @@ def test_closed_control_is_sent_nothing_and_leaves_nothing_in_the_kernel(kind: K
     assert open_widgets() == before
     stage.frame(budget_total=10, done=True)
     control.close()
+
+
+@pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton, PauseButton])
+def test_page_of_a_control_alone_hears_that_its_kernel_is_there(kind: Kind) -> None:
+    control: Any = kind(Stage())
+    sent: list[Any] = []
+    control._keeper.comm.send = lambda data, **_: sent.append(data["content"])
+
+    control._keeper._handle_custom_msg({"type": "hello"}, None)
+    assert sent == [{"type": "newest"}]
+    assert control._keeper.control in control._dom_classes
 
 
 @pytest.mark.parametrize("kind", [BudgetSlider, BudgetNumber, CancelButton])

@@ -11,7 +11,7 @@ from agentnb.views.panel.module import STATIC, in_order, joined_module
 
 ENTRIES = (
     *("board_panel.js", "map_panel.js", "panel.js"),
-    *("markup.js", "slider_namer.js", "text_field.js"),
+    *("keeper.js", "markup.js", "text_field.js"),
 )
 _TOP_LEVEL = re.compile(
     r"^(?:export )?(?:async )?(?:function\*?|const|let|class) +([\w$]+)", re.MULTILINE
