@@ -8,13 +8,15 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentnb.core.shown import listed
 from agentnb.core.text import literal
 
 LIVE, RECORD, AUTO, REPLAY = MODES = ("live", "record", "auto", "replay")
@@ -23,8 +25,10 @@ SUFFIX = ".cassette.jsonl"
 BY_CODE = "set in code"
 """Who says a mode, or names a cassette: the settings of a session."""
 _NOTEBOOK = ".ipynb"
+_BESIDE = "the notebook's, by "
 _OFF = ("", "0", "false")
 _RTC = "RTC:"
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,7 @@ def cassette_of(
         return CassetteFile(cwd / Path(named).expanduser(), CASSETTE_VARIABLE)
     if notebook is None:
         return None
-    return CassetteFile(notebook.path.with_suffix(SUFFIX), f"the notebook's, by {notebook.told_by}")
+    return CassetteFile(notebook.path.with_suffix(SUFFIX), f"{_BESIDE}{notebook.told_by}")
 
 
 def mode_of(
@@ -118,6 +122,9 @@ def mode_of(
     cwd: Path,
 ) -> Mode:
     """The mode that is in force, and why.
+
+    Graders and other tools that run a copy of a notebook name none: mode `replay` then takes the
+    only cassette of the folder.
 
     Args:
         given: The setting `mode`; `None` if it is not given.
@@ -136,17 +143,17 @@ def mode_of(
     said = ((given, BY_CODE), (magic, "%agentnb mode"), (named or None, MODE_VARIABLE))
     for name, why in said:
         if name is not None:
-            return Mode(name, why, cassette, _nothing_named(name, cassette, environment))
-    if is_ci(environment):
-        if cassette is not None and _is_file(cassette.path):
-            return Mode(REPLAY, f"CI is set, and {cassette.path.name} is there", cassette)
-        if cassette is None and (beside := _cassettes_in(cwd)):
-            why = (
-                f"CI is set, and it is unknown whether {beside[0].name} is this notebook's: set "
-                f"{CASSETTE_VARIABLE} to its path to replay it, or {MODE_VARIABLE}={LIVE}."
-            )
-            return Mode(LIVE, "the default", None, why)
-    return Mode(LIVE, "the default", cassette)
+            if name == LIVE or cassette is not None:
+                return Mode(name, why, cassette)
+            found = _cassettes_in(cwd) if name == REPLAY else []
+            if len(found) == 1:
+                return Mode(name, why, CassetteFile(found[0], "the only one of the folder"))
+            return Mode(name, why, None, _nothing_named(name, found, environment))
+    if not is_ci(environment):
+        return Mode(LIVE, "the default", cassette)
+    if cassette is not None and _is_file(cassette.path):
+        return Mode(REPLAY, f"CI is set, and {cassette.path.name} is there", cassette)
+    return Mode(LIVE, "the default", cassette, _nothing_beside(cassette, cwd))
 
 
 def mode_of_test(
@@ -179,15 +186,37 @@ def mode_of_test(
     return Mode(LIVE, "the default", cassette, trouble)
 
 
-def _nothing_named(
-    mode: str, cassette: CassetteFile | None, environment: Mapping[str, str]
-) -> str | None:
-    if mode == LIVE or cassette is not None:
+def _nothing_beside(cassette: CassetteFile | None, cwd: Path) -> str | None:
+    """Why CI asks no model for a notebook whose cassette may be another file, as a sentence."""
+    or_live = f"or set {MODE_VARIABLE}={LIVE}"
+    if cassette is None:
+        if not (beside := _cassettes_in(cwd)):
+            return None
+        return (
+            f"CI is set, and it is unknown whether {beside[0].name} is this notebook's: set "
+            f"{CASSETTE_VARIABLE} to its path to replay it, {or_live}."
+        )
+    if not cassette.origin.startswith(_BESIDE):
         return None
+    for left in _cassettes_in(cassette.path.parent):
+        if not _is_file(left.with_name(left.name.removesuffix(SUFFIX) + _NOTEBOOK)):
+            return (
+                f"CI is set, the notebook has no {cassette.path.name}, and {left.name} has no "
+                "notebook: if you renamed the notebook, rename its cassette, too "
+                f"(`git mv {shlex.quote(left.name)} {shlex.quote(cassette.path.name)}`); else "
+                f"record it, {or_live}."
+            )
+    return None
+
+
+def _nothing_named(mode: str, found: Sequence[Path], environment: Mapping[str, str]) -> str:
     why = "the notebook's name is unknown here: set"
     if known := _of_jupyter(environment):
         old = literal(Path(known).name, 60)
         why = f"{old} is not there: if you renamed the notebook, restart its kernel; else set"
+    if found:
+        several = listed([each.name for each in found], most=_MOST_LISTED)
+        why = f"it is unknown which of {several} is this notebook's: set"
     return (
         f"Mode `{mode}` needs a cassette, and {why} {CASSETTE_VARIABLE}, or `cassette=`, to the "
         f"path of a file NAME{SUFFIX}."

@@ -137,6 +137,53 @@ def test_ci_with_a_cassette_that_may_be_another_notebooks_says_so(folder: Path) 
     assert "AGENTNB_CASSETTE" in (found.trouble or "")
 
 
+def test_replay_without_a_notebooks_name_takes_the_folders_only_cassette(folder: Path) -> None:
+    own = folder / "lesson.cassette.jsonl"
+    for each in (own, folder / "lesson.jsonl", folder / "below" / "b.cassette.jsonl"):
+        each.parent.mkdir(exist_ok=True)
+        each.touch()
+
+    for said in (
+        mode_of("replay", None, {}, None, folder),
+        mode_of(None, "replay", {"CI": "1"}, None, folder),
+        mode_of(None, None, {"AGENTNB_MODE": "replay"}, None, folder),
+    ):
+        assert said.cassette is not None
+        assert (said.cassette.path, said.trouble) == (own, None)
+    for name in ("record", "auto"):  # they would write into another notebook's
+        assert mode_of(name, None, {}, None, folder).cassette is None
+
+    (folder / "other.cassette.jsonl").touch()
+    found = mode_of("replay", None, {}, None, folder)
+    assert found.cassette is None
+    assert "which of lesson.cassette.jsonl, other.cassette.jsonl" in (found.trouble or "")
+    assert "AGENTNB_CASSETTE" in (found.trouble or "")
+
+
+def test_notebook_that_was_renamed_without_its_cassette_asks_no_model_in_ci(folder: Path) -> None:
+    notebook = folder / "new name.ipynb"
+    notebook.touch()
+    told = {"PYTEST_CURRENT_TEST": f"{notebook.name}::Cell 1 (call)"}
+
+    def trouble(**environment: str) -> str | None:
+        beside = cassette_of(None, environment, notebook_of(told, {}, folder), folder)
+        found = mode_of(None, None, environment, beside, folder)
+        assert found.name == "live"
+        return found.trouble
+
+    assert trouble(CI="1") is None  # a notebook that never had one
+    (folder / "lesson.cassette.jsonl").touch()
+    assert trouble(CI="1") is None  # that is another notebook's
+    (folder / "lesson.ipynb").unlink()
+    said = trouble(CI="1")
+    assert said is not None
+    assert "git mv lesson.cassette.jsonl 'new name.cassette.jsonl'" in said
+    assert "AGENTNB_MODE=live" in said
+    assert trouble() is None
+    assert trouble(CI="1", AGENTNB_MODE="live") is None
+    assert trouble(CI="1", AGENTNB_CASSETTE="mine.cassette.jsonl") is None
+
+
 def test_test_with_a_cassette_is_replayed_unless_somebody_says_a_mode(folder: Path) -> None:
     cassette = CassetteFile(folder / "it.cassette.jsonl", "the test's")
 
