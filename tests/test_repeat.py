@@ -25,7 +25,7 @@ from agentnb.core.errors import (
     RateLimited,
     Refused,
 )
-from agentnb.core.events import AgentWaiting, BudgetPaused, ProviderFailover
+from agentnb.core.events import AgentTextDelta, AgentWaiting, BudgetPaused, ProviderFailover
 from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import CompletionRequest, Usage
 from agentnb.errors import NoCassette
@@ -657,6 +657,22 @@ def test_call_that_is_not_recorded_names_the_agent_and_the_words_that_differ() -
 
 def told_in(line: str) -> set[tuple[str, str]]:
     return {(name, value) for name, value in json.loads(line).items() if isinstance(value, str)}
+
+
+@pytest.mark.parametrize("edited", ["Ja", "A longer and a better answer."])
+def test_answer_that_a_person_edited_is_replayed(edited: str) -> None:
+    provider = ScriptedProvider(["The answer."])
+    record, file = session_in("record", provider=provider), Path(CASSETTE)
+    assert record.run_sync("Plan.").output == "The answer."
+    file.write_text(file.read_text().replace("The answer.", edited))
+    before = file.read_bytes()
+
+    for mode in ("replay", "auto"):
+        with new_kernel():
+            run = session_in(mode, provider=ScriptedProvider([])).spawn("Plan.")
+            assert run.result(DEADLINE_S).output == edited
+            assert "".join(event.text for event in events_of(run.events, AgentTextDelta)) == edited
+    assert file.read_bytes() == before
 
 
 def test_miss_of_a_sub_agent_fails_the_run_and_is_not_worked_around() -> None:

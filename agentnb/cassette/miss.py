@@ -42,6 +42,8 @@ _MOST_COMPARED = 50
 """Most calls of the same path that are compared whole."""
 _BEGINNING = 300
 """Leading characters of a message by which the calls of other agents are compared."""
+_ALIKE = 0.5
+"""Least part of the words that a call of another run has in common to be shown as the nearest."""
 _WORD = re.compile(r"\w+")
 _NO_WORD = {code: " " for code in range(128) if not _WORD.match(chr(code))}
 
@@ -79,6 +81,9 @@ class Miss:
     """Line number of that call in the file, from 1."""
     differences: tuple[Difference, ...]
     """The differences; empty without a nearest call, or if that call is equal."""
+    elsewhere: str = ""
+    """The run of the nearest call, if it is another one: it has this very call, or there is no run
+    of this label; else empty."""
 
     @property
     def advice(self) -> str:
@@ -111,9 +116,8 @@ def explain(
         model: `provider/model`.
         key: The call's key.
     """
-    lines = [line for line in cassette.lines.get(label, ()) if line.kind == "call"]
     with without_collector():  # makes a set of words for each of perhaps thousands of calls
-        near = _nearest(lines, path, number, request, model)
+        near = _nearest_of_all(cassette, label, path, number, request, model, key)
     return Miss(
         str(cassette.path),
         label,
@@ -125,10 +129,34 @@ def explain(
         None if near is None else (near.fields["path"], near.fields["number"]),
         None if near is None else near.place or None,
         () if near is None else tuple(_differences(near, request, model)),
+        "" if near is None or near.label == label else near.label,
     )
 
 
 # -- which one ------------------------------------------------------------------------------------
+
+
+def _nearest_of_all(
+    cassette: Cassette,
+    label: str,
+    path: str,
+    number: int,
+    request: CompletionRequest,
+    model: str,
+    key: str,
+) -> Line | None:
+    """The nearest call: of another run only the very same, or if there is no run of this label."""
+    calls = [line for lines in cassette.lines.values() for line in lines if line.kind == "call"]
+    own = [line for line in calls if line.label == label]
+    if not any(line.fields["key"] == key for line in own):
+        for line in calls:
+            if line.fields["key"] == key:
+                return line
+    if label in cassette:
+        return _nearest(own, path, number, request, model)
+    place = path, number
+    there = [line for line in calls if (line.fields["path"], line.fields["number"]) == place]
+    return _most_alike(there, request, least=_ALIKE)
 
 
 def _nearest(
@@ -142,10 +170,16 @@ def _nearest(
                 found[:_MOST_COMPARED],
                 key=lambda line: (_distance(line, request, model), line.is_unused),
             )
-    if not lines:
-        return None
+    return _most_alike(lines, request)
+
+
+def _most_alike(
+    lines: Sequence[Line], request: CompletionRequest, *, least: float = 0.0
+) -> Line | None:
     asked = _words_of(_newest_of(request))
-    return max(lines, key=lambda line: _likeness(asked, _words_of(newest_text(line))))
+    alike = [_likeness(asked, _words_of(newest_text(line))) for line in lines]
+    most = max(alike, default=-1.0)
+    return lines[alike.index(most)] if most >= least else None
 
 
 def _distance(line: Line, request: CompletionRequest, model: str) -> tuple[float, ...]:
@@ -258,12 +292,18 @@ def _story(miss: Miss) -> Iterator[str]:
     )
     if not miss.has_run:
         yield f"{_name(miss.source)} has no run of this name."
-        return
     if miss.nearest is None:
-        yield f"{_name(miss.source)} has no call of this run."
+        if miss.has_run:
+            yield f"{_name(miss.source)} has no call of this run."
         return
     path, number = miss.nearest
     where = f", line {miss.line:,} of {_name(miss.source)}" if miss.line else ""
+    if miss.elsewhere and not miss.differences:
+        yield f"The same request is recorded under {literal(miss.elsewhere, 40)}{where}."
+        yield "A run is found by its name, else by its task: give it the name it was recorded with."
+        return
+    if miss.elsewhere:
+        where = f" in run {literal(miss.elsewhere, 40)}{where}"
     if not miss.differences:
         yield f"The same request is call {number} of {_who(path)}{where}, which is already used."
         return

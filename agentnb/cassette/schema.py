@@ -282,6 +282,7 @@ def read_line(line: bytes, *, checks_values: bool = True) -> dict[str, Any]:
     except ValidationError as error:
         raise ValueError(_why(error)) from None
     if fields["kind"] == "call":
+        _make_one_piece(fields)
         _check_call(fields)
     elif checks_values and "value" in fields:
         _check_value(fields["kind"], fields["what"], fields["value"])
@@ -328,12 +329,18 @@ def _why(error: ValidationError) -> str:
 _IS_TYPE = re.compile(r"typed-dict$|str$|literal\[|list\[|nullable|tagged-union|union|.*_block$")
 
 
+def _make_one_piece(fields: dict[str, Any]) -> None:
+    """Make one piece of an answer that a person edited: its pieces are of the text before."""
+    lengths, times, text = fields.get("piece_lengths"), fields.get("piece_ms"), text_of(fields)
+    if lengths and times and sum(lengths) != len(text):
+        fields["piece_lengths"] = [len(text)] if text else []
+        fields["piece_ms"] = times[-1:] if text else []
+
+
 def _check_call(fields: Mapping[str, Any]) -> None:
     lengths, times = fields.get("piece_lengths", ()), fields.get("piece_ms", ())
     if len(lengths) != len(times):
         raise ValueError("`piece_lengths` and `piece_ms` differ in length")
-    if lengths and sum(lengths) != len(text_of(fields)):
-        raise ValueError("`piece_lengths` do not add up to the length of its text")
     request = fields["request"]
     if "after" not in request and (request.get("kept") or "reply" in request["new"]):
         raise ValueError("`request` keeps messages without saying `after` which call")

@@ -198,7 +198,7 @@ WRONG: list[tuple[dict[str, object], str, object]] = [
     ({"kind": "call"}, "duration_ms", 1.5),
     ({"kind": "call"}, "usage", [1, 2, 3]),
     ({"kind": "call"}, "usage", [1, 2, 3, -4]),
-    ({"kind": "call"}, "piece_lengths", [1, 1]),
+    ({"kind": "call"}, "piece_lengths", []),
     ({"kind": "call"}, "piece_ms", [1]),
     ({"kind": "call"}, "reply", {"role": "system", "content": ""}),
     ({"kind": "call"}, "reply", {"role": "user", "content": [{"kind": "image_block"}]}),

@@ -82,6 +82,32 @@ async def test_it_says_what_to_run_with_the_name_of_the_file(cassette: Cassette)
     assert "agent 7" in said
 
 
+async def test_same_call_of_another_run_is_named(cassette: Cassette) -> None:
+    request = call_of(cassette, "1", 1).request
+
+    for label in ("another run", "75d0ce1f"):
+        miss = asked(cassette, "root", 1, request, label=label)
+        assert (miss.has_run, miss.elsewhere, miss.nearest) == (False, "a run", ("1", 1))
+        assert "recorded under 'a run', line " in str(miss)
+
+
+async def test_run_that_is_not_there_is_compared_with_the_most_alike_of_all(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a"
+    for label, text in (("one", "How long is the Danube?"), ("two", "Which sea is the saltiest?")):
+        run = Handed(path, label=label)
+        run.call("root", text)
+        await run.finish()
+    request = CompletionRequest("any", "be brief", (user_message("Which lake is the saltiest?"),))
+
+    miss = asked(Cassette.read(path), "root", 1, request, label="75d0ce1f")
+
+    assert (miss.elsewhere, miss.nearest) == ("two", ("root", 1))
+    assert "Which [-sea-]{+lake+} is the" in str(miss)
+    assert "in run 'two', line " in str(miss)
+
+
 @pytest.mark.parametrize(
     ("path", "number", "text", "nearest"),
     [
