@@ -28,7 +28,7 @@ from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._handed import Bench
 from agentnb.testing.memory_journal import MemoryJournal
-from tests.journal_values import all_checks
+from tests.journal_checks import all_checks
 from tests.pages import code_of
 from tests.support import run_python
 

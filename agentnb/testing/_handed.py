@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 from agentnb.core import events
-from agentnb.core.errors import NoSuchRun
-from agentnb.core.events import Entry, Event, Row, RowEntries
+from agentnb.core.events import Event, Row, RowEntries
 from agentnb.core.keys import key_of
 from agentnb.core.protocols import Journal
 from agentnb.core.reading import (
@@ -312,25 +311,6 @@ def _place(record: CallRecord | ToolCallRecord | VerdictRecord) -> tuple[list[in
     """The root first, then by the numbers in the path, then by the record's own number."""
     numbers = [] if record.path == ROOT_PATH else [int(part) for part in record.path.split(".")]
     return numbers, record.number
-
-
-class Deaf:
-    """A journal that keeps nothing."""
-
-    def begin(self, head: RunHead) -> None: ...
-
-    def intend(self, record: CallRecord | ToolCallRecord) -> None: ...
-
-    def keep(self, record: Kept) -> None: ...
-
-    def published(self, entries: Sequence[Entry]) -> None: ...
-
-    async def commit(self) -> None: ...
-
-    def load(self, run_id: str) -> RunJournal:
-        raise NoSuchRun(run_id)
-
-    def close(self) -> None: ...
 
 
 def _same_text(text: str) -> str:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-import threading
-from dataclasses import replace
-from typing import Any
 
 from agentnb.core.errors import NoSuchRun
 from agentnb.core.records import (
-    FINISHED,
     OrderRecord,
     RunHead,
-    RunJournal,
 )
 from agentnb.core.types import (
     ROOT_PATH,
 )
-from agentnb.testing._handed import Bench, Deaf, Run
+from agentnb.testing._handed import Bench, Run
 from agentnb.testing._promises import (
     PARTS,
     Promises,
@@ -80,19 +74,6 @@ async def _(bench: Bench) -> None:
         )
 
 
-@promise("a run without a commit is there whole or not at all")
-async def _(bench: Bench) -> None:
-    run = bench.begun(task="Is it there?", name="half", tags=("a", "b"))
-    run.start_call(ROOT_PATH)
-    try:
-        found = bench.after_death()
-    except NoSuchRun:
-        return
-    same(found.head, run.head, "the head")
-    rows = list(found.entries)
-    same(rows, list(run.handed.entries)[: len(rows)], "the entries, as far as they are kept,")
-
-
 @promise("the result of a call replaces its intent")
 async def _(bench: Bench) -> None:
     run = bench.begun()
@@ -104,61 +85,12 @@ async def _(bench: Bench) -> None:
     same(bench.after_death().calls, (result,), "the calls")
 
 
-@promise("the result of a tool call replaces its intent")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    tool = run.start_tool(ROOT_PATH)
-    await run.commit()
-    result = run.finish_tool(tool)
-    await run.commit_all()
-    same(bench.after_death().tool_calls, (result,), "the tool calls")
-
-
-@promise("an intent and its result in one commit are one record")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    run.call(ROOT_PATH, "Yes")
-    run.finish_tool(run.start_tool(ROOT_PATH))
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 @promise("a call without a result stays started")
 async def _(bench: Bench) -> None:
     run = bench.begun()
     call = run.start_call(ROOT_PATH)
     await run.commit_all()
     same(bench.after_death().calls, (call,), "the calls")
-
-
-@promise("a tool call without a result stays started")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    tool = run.start_tool(ROOT_PATH, {"to": "x"})
-    await run.commit_all()
-    same(bench.after_death().tool_calls, (tool,), "the tool calls")
-
-
-@promise("a tool call that had no intent is kept with its result")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    tool = run.start_tool(ROOT_PATH, effects=False)
-    await run.commit()
-    same(bench.after_death().tool_calls, (), "the tool calls before the result")
-    run.finish_tool(tool, "read")
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
-@promise("a commit without news changes nothing")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    run.call(ROOT_PATH, "Yes")
-    await run.commit_all()
-    for _ in range(3):
-        bench.journal.published([])
-        await bench.journal.commit()
-    same_run(bench.after_death(), run.committed)
 
 
 @promise("each of many commits at once returns when what came before it is kept")
@@ -179,32 +111,6 @@ async def _(bench: Bench) -> None:
     run.hand()
     await asyncio.gather(*map(one, numbers))
     same_run(bench.after_death(), run.handed)
-
-
-@promise("entries that come between commits are kept by the next one")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    run.start_call(ROOT_PATH)
-    for word in ("One", " by", " one"):
-        run.say(ROOT_PATH, word)
-        run.hand()
-    await run.commit()
-    same_run(bench.after_death(), run.committed)
-
-
-@promise("entries may come as a plain list")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    run.start_call(ROOT_PATH)
-    run.say(ROOT_PATH, "One", " by", " one")
-    everything = Run(Deaf(), run.head)
-    everything.spawn(ROOT_PATH)
-    everything.start_call(ROOT_PATH)
-    everything.say(ROOT_PATH, "One", " by", " one")
-    everything.hand()
-    bench.journal.published(list(everything.handed.entries))
-    await bench.journal.commit()
-    same(list(bench.after_death().entries), list(everything.handed.entries), "the entries")
 
 
 @promise("what is published after the end of the run is kept")
@@ -236,16 +142,6 @@ async def _(bench: Bench) -> None:
 _PATHS = ("10", "2", "1.2", ROOT_PATH, "1", "2.10", "2.9", "1.10")
 
 
-@promise("calls come by path and then number: 10 after 9")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
-    for path in _PATHS:
-        for _ in range(11 if path in ("1", "10") else 1):
-            run.call(path, "Yes")
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 @promise("tool calls come by path and then number: 10 after 9")
 async def _(bench: Bench) -> None:
     run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
@@ -255,16 +151,6 @@ async def _(bench: Bench) -> None:
             run.finish_tool(tool)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
-
-
-@promise("verdicts come by path and then number: 10 after 9")
-async def _(bench: Bench) -> None:
-    run = bench.begin()
-    for path in _PATHS:
-        for number in range(1, 12 if path in ("1", "10") else 2):
-            run.verdict(path, number, "clamped", number)
-    await run.commit_all()
-    same(bench.after_death().verdicts, run.committed.verdicts, "the verdicts")
 
 
 @promise("orders come in the order in which they were heard, equal ones too")
@@ -278,15 +164,6 @@ async def _(bench: Bench) -> None:
     run.order("budget", "code", 3, number=0)
     await run.commit_all()
     same(bench.after_death().orders, run.committed.orders, "the orders")
-
-
-@promise("ends come in the order in which the agents ended, the run's last")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1", "2", "10", "2.1")
-    for path in ("2.1", "10", "2", "1", ROOT_PATH, None):
-        run.end(path)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
 
 
 # -- several runs, and the seam --------------------------------------------------------------------
@@ -343,58 +220,3 @@ async def _(bench: Bench) -> None:
             except Exception as error:
                 raise AssertionError(f"{error!r} for the unknown run {unknown!r}") from error
             raise AssertionError(f"something was loaded for the unknown run {unknown!r}")
-
-
-@promise("a run can be loaded while it goes on, and what was loaded does not grow")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    call = run.start_call(ROOT_PATH)
-    await run.commit()
-    before = run.committed
-    loaded = bench.journal.load("run-1")
-    same_run(loaded, before)
-    run.say(ROOT_PATH, "Yes")
-    run.finish_call(call)
-    run.end(ROOT_PATH)
-    await run.commit_all()
-    same_run(loaded, before)
-    same_run(bench.journal.load("run-1"), run.committed)
-
-
-@promise("begin, intend, keep, published and close are plain functions and return nothing")
-async def _(bench: Bench) -> None:
-    run = bench.begin()
-    call = run.start_call(ROOT_PATH)
-    journal: Any = bench.journal
-    results = [
-        ("begin", journal.begin(replace(run.head, run_id="run-2"))),
-        ("intend", journal.intend(call)),
-        ("keep", journal.keep(replace(call, status=FINISHED))),
-        ("published", journal.published([])),
-    ]
-    committed = journal.commit()
-    holds(inspect.isawaitable(committed), "`commit` returns nothing to await")
-    await committed
-    results.append(("close", journal.close()))
-    for name, result in results:
-        same(result, None, f"the result of `{name}`")
-
-
-@promise("load and close work on a thread without a loop")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    await run.commit()
-    found: list[RunJournal | BaseException] = []
-
-    def work() -> None:
-        try:
-            found.append(bench.after_death())
-            bench.journal.close()
-        except BaseException as error:
-            found.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    holds(len(found) == 1 and isinstance(found[0], RunJournal), f"on a thread: {found}")
-    same_run(bench.after_death(), run.committed)

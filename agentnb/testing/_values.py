@@ -9,7 +9,6 @@ from typing import Any
 
 from agentnb.core import events
 from agentnb.core.records import (
-    ErrorRecord,
     RunHead,
 )
 from agentnb.core.types import (
@@ -57,61 +56,11 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
-@promise("the text of an open call is there up to the last commit")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1")
-    call = run.start_call(ROOT_PATH)
-    run.say(ROOT_PATH, "So ", "far, ", "so good")
-    run.call("1", "Done")
-    await run.commit()
-    found = bench.after_death()
-    same(list(found.entries), list(run.committed.entries), "the entries")
-    same(found.calls[0].status, call.status, "the call's status")
-    run.say(ROOT_PATH, " until ", "the end")
-    run.finish_call(call)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
-@promise("a reply that was cut keeps its pieces and its text")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    error = ErrorRecord(
-        {
-            "class": "StreamBroken",
-            "message": "it was cut on the way",
-            "retryable": True,
-            "retry_after_s": None,
-            "status": None,
-        }
-    )
-    cut = run.start_call(ROOT_PATH)
-    run.say(ROOT_PATH, "Half", " a", " sent")
-    run.finish_call(cut, stop_reason=None, error=error)
-    nothing = run.start_call(ROOT_PATH, attempt=2)
-    run.finish_call(nothing, stop_reason=None, error=error, message=None, usage=Usage())
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 @promise("a long tool result is kept whole")
 async def _(bench: Bench) -> None:
     run = bench.begun()
     tool = run.start_tool(ROOT_PATH, {"text": "given " * 5_000, "more": ["x" * 3_000] * 3})
     run.finish_tool(tool, "seen " * 60_000)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
-@promise("long texts are kept whole")
-async def _(bench: Bench) -> None:
-    run = bench.begun(task="task " * 50_000)
-    request = CompletionRequest("any", "system " * 50_000, (user_message("long " * 100_000),))
-    call = run.start_call(ROOT_PATH, request)
-    run.say(ROOT_PATH, *(["word "] * 5_000), "w" * 300_000)
-    run.finish_call(call)
-    await run.commit()
-    run.end(ROOT_PATH, text="an answer " * 50_000)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
 

@@ -14,7 +14,7 @@ from agentnb.core.protocols import Journal
 from agentnb.core.records import RunHead
 from agentnb.testing import Check
 from agentnb.testing.memory_journal import MemoryJournal
-from tests.journal_values import all_checks
+from tests.journal_checks import all_checks
 from tests.support import by_agent, make_tree, spawn
 
 

@@ -68,7 +68,7 @@ from tests.core.test_orchestrator_failure import (  # noqa: F401
 from tests.core.test_typed_answers import (  # noqa: F401
     test_wrong_answer_goes_back_once_with_what_is_wrong,
 )
-from tests.journal_values import all_checks
+from tests.journal_checks import all_checks
 from tests.support import by_agent, spawn
 from tests.test_journal_contract import JOURNALS, check_of, close_writers, over
 

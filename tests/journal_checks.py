@@ -1,0 +1,498 @@
+"""What agentnb's own journals promise beyond the contract for everyone's journal."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentnb.core import events
+from agentnb.core.codec import plain
+from agentnb.core.errors import NoSuchRun
+from agentnb.core.events import Entry
+from agentnb.core.records import (
+    FINISHED,
+    CallRecord,
+    ErrorRecord,
+    Kept,
+    RunHead,
+    RunJournal,
+    ToolCallRecord,
+)
+from agentnb.core.types import (
+    ROOT_PATH,
+    CompletionRequest,
+    MediaBlock,
+    Message,
+    Role,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUseBlock,
+    Usage,
+    assistant_message,
+    user_message,
+)
+from agentnb.testing import Check, JournalFactory, journal_contract
+from agentnb.testing._contracts import journal_checks
+from agentnb.testing._handed import Bench, Run, tell_everything
+from agentnb.testing._promises import (
+    Promises,
+    holds,
+    same,
+    same_run,
+)
+
+PROMISES = Promises()
+promise = PROMISES.promise
+
+
+_PATHS = ("10", "2", "1.2", ROOT_PATH, "1", "2.10", "2.9", "1.10")
+
+
+class Deaf:
+    """A journal that keeps nothing."""
+
+    def begin(self, head: RunHead) -> None: ...
+
+    def intend(self, record: CallRecord | ToolCallRecord) -> None: ...
+
+    def keep(self, record: Kept) -> None: ...
+
+    def published(self, entries: Sequence[Entry]) -> None: ...
+
+    async def commit(self) -> None: ...
+
+    def load(self, run_id: str) -> RunJournal:
+        raise NoSuchRun(run_id)
+
+    def close(self) -> None: ...
+
+
+def all_checks(factory: JournalFactory) -> list[Check]:
+    """The contract, and with it the checks of this module."""
+    return [*journal_contract(factory), *journal_checks(PROMISES, factory)]
+
+
+@promise("a run whose root is another thread's child keeps its ids and paths")
+async def _(bench: Bench) -> None:
+    run = await tell_everything(bench, thread_id="nb_1.2.1")
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("each attempt at a call is a record of its own")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    for attempt in (1, 2, 3):
+        run.finish_call(run.start_call(ROOT_PATH, attempt=attempt))
+    await run.commit_all()
+    calls = bench.after_death().calls
+    same([(call.number, call.attempt) for call in calls], [(1, 1), (2, 2), (3, 3)], "the calls")
+
+
+@promise("the key of a call is not changed")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    call = run.start_call(ROOT_PATH)
+    await run.commit()
+    same(bench.after_death().calls[0].key, call.key, "the key of the open call")
+    run.finish_call(call)
+    await run.commit()
+    same(bench.after_death().calls[0].key, call.key, "the key of the finished call")
+
+
+@promise("a request whose messages repeat comes back whole")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1")
+    again = user_message("Again.")
+    messages: tuple[Message, ...] = (again, again)
+    for number in range(5):
+        request = CompletionRequest("any", "system", messages)
+        call = run.start_call(ROOT_PATH, request)
+        run.say(ROOT_PATH, "Again.")
+        # Sent back as it came, or in other words, or not at all.
+        call = run.finish_call(call, message=assistant_message("Again." if number % 2 else "No"))
+        messages = (*messages, call.message or again, again) if number < 3 else (again,)
+        await run.commit()
+    run.finish_call(run.start_call("1", CompletionRequest("any", "system", (again,) * 3)))
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("blocks of every kind come back in a message, and in their order")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    blocks = (
+        TextBlock("said"),
+        TextBlock(""),
+        ThinkingBlock("hm", "signature"),
+        ThinkingBlock("", "", "withheld"),
+        ThinkingBlock("", "", ""),
+        ToolUseBlock("use", "look", {"a": [1, {"b": None}], "c": 1.5}),
+        ToolUseBlock("use-2", "look", {}),
+        TextBlock("said"),
+    )
+    message = Message(Role.ASSISTANT, blocks)
+    call = run.start_call(ROOT_PATH)
+    run.say(ROOT_PATH, "said", "said")
+    run.finish_call(call, message=message)
+    answer = Message(
+        Role.USER, (ToolResultBlock("use", "seen", True), ToolResultBlock("use-2", ""))
+    )
+    files = (
+        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
+        MediaBlock("application/pdf", "JVBERi0xLjc="),
+        MediaBlock("image/png", "aGVsbG8=", "again.png"),
+        MediaBlock("image/gif", "no base64", "x.gif"),
+        TextBlock("What do you see?"),
+    )
+    conversation = (
+        user_message(""),
+        message,
+        answer,
+        Message(Role.ASSISTANT, ()),
+        Message(Role.USER, files),
+    )
+    run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", conversation)))
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("the files in a tool result are kept whole, in their order and with their names")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1")
+    files = (
+        MediaBlock("image/png", "aGVsbG8=", "hello.png"),
+        MediaBlock("application/pdf", "JVBERi0xLjc="),
+        MediaBlock("image/png", "aGVsbG8=", "again.png"),
+        MediaBlock("image/gif", "no base64", "x.gif"),
+    )
+    for path in (ROOT_PATH, "1"):
+        run.finish_tool(run.start_tool(path), media=files, unseen=(2, 4))
+        run.finish_tool(run.start_tool(path, effects=False), media=files[:1])
+        run.finish_tool(run.start_tool(path))
+    question = Message(Role.USER, files[:1])
+    run.finish_call(run.start_call(ROOT_PATH, CompletionRequest("any", "", (question,))))
+    await run.commit_all()
+    found = bench.after_death()
+    same_run(found, run.committed)
+    same(found.tool_calls[0].media, files, "the files of a tool call")
+
+
+@promise("an error of a call comes back with all its fields")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    for retryable, retry_after_s, status in (
+        (True, 7.25, 429),
+        (False, None, None),
+        (True, 0.0, 0),
+    ):
+        error: ErrorRecord = {
+            "class": "RateLimited",
+            "message": "too many",
+            "retryable": retryable,
+            "retry_after_s": retry_after_s,
+            "status": status,
+        }
+        run.finish_call(run.start_call(ROOT_PATH), stop_reason=None, message=None, error=error)
+    # The reply is whole, and something went wrong after it.
+    run.call(ROOT_PATH, "Whole", error=error)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("times and other numbers come back exactly")
+async def _(bench: Bench) -> None:
+    run = bench.begun(started_at=1_793_000_000.123456)
+    odd = {"a": 0.1 + 0.2, "b": 1e-300, "c": 1e300, "d": -0.0, "e": 5e-324, "f": 1.0, "g": 1}
+    run.finish_tool(run.start_tool(ROOT_PATH, odd))
+    run.publish(
+        events.LimitReached(
+            limit="max_time_s", value=1 / 3, completed_agents=(), incomplete_agents=()
+        )
+    )
+    await run.commit_all()
+    found = bench.after_death()
+    same_run(found, run.committed)
+    # `==` does not tell 1 from 1.0, or 0.0 from -0.0.
+    same(repr(found.tool_calls), repr(run.committed.tool_calls), "the tool calls")
+    same(repr(list(found.entries)), repr(list(run.committed.entries)), "the entries")
+
+
+@promise("values that JSON does not have come back as text")
+async def _(bench: Bench) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    itself: list[Any] = []
+    itself.append(itself)
+    deep: Any = "deep"
+    for _ in range(300):
+        deep = [deep]
+    odd: dict[Any, Any] = {
+        "set": {1},
+        "bytes": b"\xff",
+        "tuple": (1, 2),
+        "object": Odd(),
+        "nan": float("nan"),
+        "infinity": float("-inf"),
+        "long": 10**1000,
+        "deep": deep,
+        "itself": [itself],
+        3: {None: "keys"},
+    }
+    run = bench.begun(settings=odd)
+    blocks = (ToolUseBlock("use", "look", odd),)
+    message = Message(Role.ASSISTANT, blocks)
+    request = CompletionRequest("any", "", (message,), (ToolSpec("look", "", odd),), extra=odd)
+    call = run.start_call(ROOT_PATH, request)
+    run.finish_call(call, message=message)
+    run.finish_tool(run.start_tool(ROOT_PATH, odd))
+    run.order("answer", "gate", odd)
+    run.verdict(ROOT_PATH, 1, "warned", odd)
+    await run.commit_all()
+    found, wanted = bench.after_death(), plain(odd)
+    del wanted["deep"]  # how much of it stays a list is the journal's own affair
+    sent = found.calls[0].request
+    (given,) = sent.messages[0].content
+    (got,) = (found.calls[0].message or Message(Role.USER, ())).content
+    for each, where in (
+        (found.head.settings, "the settings"),
+        (sent.extra, "the extra fields of a request"),
+        (sent.tools[0].input_schema, "the schema of a tool"),
+        (getattr(given, "input", None), "a message of a request"),
+        (getattr(got, "input", None), "a reply"),
+        (found.tool_calls[0].input, "the input of a tool call"),
+        (found.orders[0].value, "the value of an order"),
+        (found.verdicts[0].value, "the value of a verdict"),
+    ):
+        got_deep = each.pop("deep", None) if isinstance(each, dict) else None
+        holds(got_deep is not None, f"{where} lacks what is nested too deep")
+        same(each, wanted, where)
+    same(len(found.entries), len(run.committed.entries), "number of `entries`")
+
+
+@promise("a run without a commit is there whole or not at all")
+async def _(bench: Bench) -> None:
+    run = bench.begun(task="Is it there?", name="half", tags=("a", "b"))
+    run.start_call(ROOT_PATH)
+    try:
+        found = bench.after_death()
+    except NoSuchRun:
+        return
+    same(found.head, run.head, "the head")
+    rows = list(found.entries)
+    same(rows, list(run.handed.entries)[: len(rows)], "the entries, as far as they are kept,")
+
+
+@promise("the result of a tool call replaces its intent")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    tool = run.start_tool(ROOT_PATH)
+    await run.commit()
+    result = run.finish_tool(tool)
+    await run.commit_all()
+    same(bench.after_death().tool_calls, (result,), "the tool calls")
+
+
+@promise("an intent and its result in one commit are one record")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    run.call(ROOT_PATH, "Yes")
+    run.finish_tool(run.start_tool(ROOT_PATH))
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("a tool call without a result stays started")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    tool = run.start_tool(ROOT_PATH, {"to": "x"})
+    await run.commit_all()
+    same(bench.after_death().tool_calls, (tool,), "the tool calls")
+
+
+@promise("a tool call that had no intent is kept with its result")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    tool = run.start_tool(ROOT_PATH, effects=False)
+    await run.commit()
+    same(bench.after_death().tool_calls, (), "the tool calls before the result")
+    run.finish_tool(tool, "read")
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("a commit without news changes nothing")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    run.call(ROOT_PATH, "Yes")
+    await run.commit_all()
+    for _ in range(3):
+        bench.journal.published([])
+        await bench.journal.commit()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("entries that come between commits are kept by the next one")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    run.start_call(ROOT_PATH)
+    for word in ("One", " by", " one"):
+        run.say(ROOT_PATH, word)
+        run.hand()
+    await run.commit()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("entries may come as a plain list")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    run.start_call(ROOT_PATH)
+    run.say(ROOT_PATH, "One", " by", " one")
+    everything = Run(Deaf(), run.head)
+    everything.spawn(ROOT_PATH)
+    everything.start_call(ROOT_PATH)
+    everything.say(ROOT_PATH, "One", " by", " one")
+    everything.hand()
+    bench.journal.published(list(everything.handed.entries))
+    await bench.journal.commit()
+    same(list(bench.after_death().entries), list(everything.handed.entries), "the entries")
+
+
+@promise("calls come by path and then number: 10 after 9")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
+    for path in _PATHS:
+        for _ in range(11 if path in ("1", "10") else 1):
+            run.call(path, "Yes")
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("verdicts come by path and then number: 10 after 9")
+async def _(bench: Bench) -> None:
+    run = bench.begin()
+    for path in _PATHS:
+        for number in range(1, 12 if path in ("1", "10") else 2):
+            run.verdict(path, number, "clamped", number)
+    await run.commit_all()
+    same(bench.after_death().verdicts, run.committed.verdicts, "the verdicts")
+
+
+@promise("ends come in the order in which the agents ended, the run's last")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1", "2", "10", "2.1")
+    for path in ("2.1", "10", "2", "1", ROOT_PATH, None):
+        run.end(path)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("a run can be loaded while it goes on, and what was loaded does not grow")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    call = run.start_call(ROOT_PATH)
+    await run.commit()
+    before = run.committed
+    loaded = bench.journal.load("run-1")
+    same_run(loaded, before)
+    run.say(ROOT_PATH, "Yes")
+    run.finish_call(call)
+    run.end(ROOT_PATH)
+    await run.commit_all()
+    same_run(loaded, before)
+    same_run(bench.journal.load("run-1"), run.committed)
+
+
+@promise("begin, intend, keep, published and close are plain functions and return nothing")
+async def _(bench: Bench) -> None:
+    run = bench.begin()
+    call = run.start_call(ROOT_PATH)
+    journal: Any = bench.journal
+    results = [
+        ("begin", journal.begin(replace(run.head, run_id="run-2"))),
+        ("intend", journal.intend(call)),
+        ("keep", journal.keep(replace(call, status=FINISHED))),
+        ("published", journal.published([])),
+    ]
+    committed = journal.commit()
+    holds(inspect.isawaitable(committed), "`commit` returns nothing to await")
+    await committed
+    results.append(("close", journal.close()))
+    for name, result in results:
+        same(result, None, f"the result of `{name}`")
+
+
+@promise("load and close work on a thread without a loop")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    await run.commit()
+    found: list[RunJournal | BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(bench.after_death())
+            bench.journal.close()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    holds(len(found) == 1 and isinstance(found[0], RunJournal), f"on a thread: {found}")
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("the text of an open call is there up to the last commit")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1")
+    call = run.start_call(ROOT_PATH)
+    run.say(ROOT_PATH, "So ", "far, ", "so good")
+    run.call("1", "Done")
+    await run.commit()
+    found = bench.after_death()
+    same(list(found.entries), list(run.committed.entries), "the entries")
+    same(found.calls[0].status, call.status, "the call's status")
+    run.say(ROOT_PATH, " until ", "the end")
+    run.finish_call(call)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("a reply that was cut keeps its pieces and its text")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    error = ErrorRecord(
+        {
+            "class": "StreamBroken",
+            "message": "it was cut on the way",
+            "retryable": True,
+            "retry_after_s": None,
+            "status": None,
+        }
+    )
+    cut = run.start_call(ROOT_PATH)
+    run.say(ROOT_PATH, "Half", " a", " sent")
+    run.finish_call(cut, stop_reason=None, error=error)
+    nothing = run.start_call(ROOT_PATH, attempt=2)
+    run.finish_call(nothing, stop_reason=None, error=error, message=None, usage=Usage())
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("long texts are kept whole")
+async def _(bench: Bench) -> None:
+    run = bench.begun(task="task " * 50_000)
+    request = CompletionRequest("any", "system " * 50_000, (user_message("long " * 100_000),))
+    call = run.start_call(ROOT_PATH, request)
+    run.say(ROOT_PATH, *(["word "] * 5_000), "w" * 300_000)
+    run.finish_call(call)
+    await run.commit()
+    run.end(ROOT_PATH, text="an answer " * 50_000)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
