@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +23,13 @@ from agentnb.core.records import (
 )
 from agentnb.core.types import (
     ROOT_PATH,
+    AgentStatus,
     CompletionRequest,
     MediaBlock,
     Message,
+    OpaqueBlock,
     Role,
+    SpawnMode,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -38,13 +41,14 @@ from agentnb.core.types import (
 )
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._contracts import journal_checks
-from agentnb.testing._handed import Bench, Run, tell_everything
+from agentnb.testing._handed import Bench, Run
 from agentnb.testing._promises import (
     Promises,
     holds,
     same,
     same_run,
 )
+from agentnb.testing._values import a_secret, masks, with_secret
 
 PROMISES = Promises()
 promise = PROMISES.promise
@@ -72,9 +76,284 @@ class Deaf:
     def close(self) -> None: ...
 
 
+async def tell_everything(
+    bench: Bench, text: Callable[[str], str] = str, *, thread_id: str = "thread"
+) -> Run:
+    """A run with an event of every kind and a record of every kind, committed as a run does.
+
+    Args:
+        bench: Gives the journal.
+        text: Applied to each text that may come from a person, a model or a tool.
+        thread_id: The root's id.
+    """
+    run = bench.begin(
+        thread_id=thread_id,
+        task=text("the task"),
+        budget_total=20_000,
+        max_depth=3,
+        started_at=1_793_000_000.25,
+        name=text("name"),
+        tags=(text("a tag"), "b"),
+        session_id="session",
+        first_child=4,
+        settings={"budget": 20_000, "profile": {"is": [text("strict"), None, True, 1.5]}},
+    )
+    run.spawn(ROOT_PATH, task_description=text("the task"), model="demo/any")
+    root, one = run.id_of(ROOT_PATH), run.id_of("1")
+    request = CompletionRequest(
+        "any",
+        text("system"),
+        (user_message(text("the task")),),
+        (ToolSpec("look", text("Looks."), {"type": "object", "title": text("title")}),),
+        500,
+        3,
+        {"thinking": {"type": text("enabled")}},
+    )
+    run.publish(events.AgentWaiting(agent_id=root, reason=text("room"), wait_s=0.3, attempt=2))
+    call = run.start_call(ROOT_PATH, request, attempt=2)
+    run.say(ROOT_PATH, text("I look"), " closely", ".")
+    blocks = (
+        OpaqueBlock(text("api"), {text("kept"): [text("part"), None, 1]}),
+        ThinkingBlock(
+            text("hm"),
+            signature=text("sign"),
+            redacted_data=text("data"),
+            extra={text("api"): {text("field"): None}},
+        ),
+        TextBlock(text("I look") + " closely.", {text("api"): {text("kept"): [text("cited")]}}),
+        ToolUseBlock(
+            text("use"),
+            text("look"),
+            {text("where"): text("there")},
+            {text("api"): {text("kept"): text("with the call")}},
+        ),
+    )
+    call = run.finish_call(
+        call,
+        message=Message(Role.ASSISTANT, blocks),
+        stop_reason=text("tool_use"),
+        usage=Usage(1, 2, 3, 4),
+        estimate_error=-5,
+    )
+    await run.commit()
+    tool = run.start_tool(
+        ROOT_PATH,
+        {text("where"): text("there")},
+        tool_use_id=text("use"),
+        name=text("look"),
+    )
+    report = text("half of it")
+    run.publish(
+        events.ToolCallReported(
+            agent_id=root, tool_use_id=text("use"), name=text("look"), text=report
+        )
+    )
+    picture = MediaBlock("image/png", "aGVsbG8=", text("plot") + ".png")
+    run.finish_tool(tool, text("seen"), is_error=True, media=(picture, picture), unseen=(2,))
+    await run.commit()
+    run.verdict(
+        ROOT_PATH,
+        1,
+        "admitted",
+        {"numbers": [1], "refused": [{"number": 2, "limit": "depth", "reason": text("too deep")}]},
+    )
+    place: dict[str, Any] = {"path": ROOT_PATH, "number": 1}
+    stop: dict[str, Any] = {
+        "decision": "stop",
+        "why": text("no"),
+        "answer": text("stop"),
+        "by": "gate",
+    }
+    planned: dict[str, Any] = {
+        "numbers": [1],
+        "digest": "1a",
+        "tokens": 9_000,
+        "cost_usd": 0.125,
+        "question": "q1",
+        "answer": "go",
+        "by": "panel",
+        "reason": text("it is cheap"),
+        "value": None,
+    }
+    at = {"ended": 0, "place": 2}
+    sampled: dict[str, Any] = {
+        "numbers": [2],
+        "about": {"sample_agents": 1, "tokens": 90, "cost_usd": None},
+        "question": "q2",
+        "answer": "stop",
+        "by": "code",
+        "reason": text("it is dear"),
+        "value": None,
+    }
+    for number, (kind, value) in enumerate(
+        [
+            ("waited", {"call": 3}),
+            ("waited", {"call": 3, "for": "paused"}),
+            ("held", {"tool_call": 1, "told": True, "ended": None, "place": 0}),
+            ("held", {"tool_call": 2, "told": True, "ended": 1, "place": 3, "wait": at}),
+            ("clamped", {"call": 3, "max_tokens": 300, "limited_by": text("the budget")}),
+            ("halted", {"call": 3, "why": text("no room"), "ended_by": text("the budget ended")}),
+            ("exhausted", {"call": 4, "why": text("no room"), "ended_by": "the budget ended"}),
+            ("skipped", {"numbers": [3, 4], "why": text("the budget ended before its turn")}),
+            ("fitted", {"fits": True, "tool_limit": 400, "body_limit": None}),
+            ("asked", place),
+            ("warned", stop | place),
+            ("told", {"call": 5, "texts": [text("a task is done"), "b"]}),
+            ("told", {"call": 6, "texts": [], "notes": [{"text": text("go on"), "by": "code"}]}),
+            ("planned", planned),
+            ("sampled", sampled),
+            ("reused", {"key": "7c", "run": "run_1", "text": text("an answer")}),
+            (
+                "approved",
+                {
+                    "tool_call": 1,
+                    "digest": "5d",
+                    "question": "q1",
+                    "answer": "approve",
+                    "by": "panel",
+                    "reason": text("fine"),
+                    "value": {text("where"): text("elsewhere")},
+                    "ended": 0,
+                    "place": 1,
+                },
+            ),
+            ("recalled", [{"id": 7, "text": text("a fact")}]),
+            ("lost", {"number": 2, "tokens": 5}),
+        ],
+        start=2,
+    ):
+        run.verdict(ROOT_PATH, number, kind, value)
+    run.spawn("1", task_description=text("a part"), mode=SpawnMode.PARALLEL, profile=text("kind"))
+    told: dict[str, Any] = {"tokens_used": 9, "budget_total": 10, "percentage": 90.0}
+    tasks: dict[str, Any] = {"tasks": (text("x"),), "numbers": (2,)}
+    open_agents: dict[str, Any] = {"completed_agents": (), "incomplete_agents": (root, one)}
+    for event in (
+        events.BudgetUpdate(**told),
+        events.BudgetWarning(**told),
+        events.BudgetPaused(**told, wait_s=float("inf")),
+        events.BudgetChanged(budget_total=12, previous_total=10, tokens_used=9, by="panel"),
+        events.BudgetResumed(reason=text("raised"), by="panel"),
+        events.RunPaused(by="panel"),
+        events.RunPaused(agent_id=one, by="code"),
+        events.RunResumed(agent_id=one, by="code"),
+        events.BudgetExhausted(**told, **open_agents),
+        events.LimitReached(limit="max_time_s", value=0.7, **open_agents),
+        events.SpawnPlanned(
+            agent_id=root,
+            mode=SpawnMode.PARALLEL,
+            tasks=(text("a part"),),
+            estimated_tokens=9_000,
+            estimated_cost_usd=0.125,
+            numbers=(1,),
+        ),
+        events.DepthLimitReached(agent_id=root, attempted_depth=4, max_depth=3, **tasks),
+        events.CycleDetected(
+            agent_id=root, task_description=text("x"), cycle_description=text("again"), number=3
+        ),
+        events.SpawnIgnored(agent_id=root, reason=text("no end"), tasks=(text("y"),), numbers=(4,)),
+        events.AgentTold(agent_id=root, text=text("go on"), by="code"),
+        events.MemoryCreated(agent_id=root, fact=text("a fact"), memory_id=7, created_at=0.5),
+        events.ProviderFailover(
+            agent_id=one, from_provider="demo/any", to_provider="demo/b", error=text("down")
+        ),
+        events.QuestionAsked(
+            agent_id=one,
+            question_id="q1",
+            question="approval",
+            text=text("May agent 1 call look?"),
+            options=("approve", "deny"),
+            wait_s=0.3,
+        ),
+        events.QuestionAnswered(
+            agent_id=one, question_id="q1", answer="deny", by="panel", reason=text("not today")
+        ),
+        events.AgentFailed(agent_id=one, error=text("broke"), will_retry=True, attempt=1),
+    ):
+        run.publish(event)
+    run.order("budget", "panel", 12)
+    run.order("tell", "code", {"agent": ROOT_PATH, "text": text("go on")}, path=ROOT_PATH)
+    answer = {"question": "q1", "answer": "deny", "value": None, "reason": text("not today")}
+    run.order("answer", "panel", answer, path="1")
+    run.order("cancel", "code", {"agent": "1", "reason": text("not needed")}, path="1")
+    run.order("pause", "panel", {"agent": None})
+    run.order("resume", "code", {"agent": "1"}, path="1", number=0)
+    broken = run.start_call("1", replace(request, messages=(user_message(text("a part")),)))
+    run.say("1", text("Half"))
+    run.finish_call(
+        broken,
+        stop_reason=None,
+        error=ErrorRecord(
+            {
+                "class": text("ServerFailed"),
+                "message": text("it broke"),
+                "retryable": True,
+                "retry_after_s": 0.3,
+                "status": 500,
+            }
+        ),
+    )
+    await run.commit()
+    run.end(
+        "1",
+        AgentStatus.CANCELLED,
+        by="code",
+        text=text("Half"),
+        error=text("not needed"),
+        attempt=2,
+    )
+    await run.commit()
+    run.spawn("2", "2.1", "3", task_description=text("a part"))
+    for path, status in (
+        ("2.1", AgentStatus.EXHAUSTED),
+        ("2", AgentStatus.FAILED),
+        ("3", AgentStatus.COMPLETED),
+    ):
+        run.call(path, text("An answer"))
+        await run.commit()
+        error = None if status is AgentStatus.COMPLETED else text("why")
+        run.end(path, status, text=text("An answer"), error=error)
+        await run.commit()
+    run.publish(events.SynthesisStarted(agent_id=root, total=3))
+    conversation = (
+        *request.messages,
+        call.message or assistant_message(""),
+        Message(
+            Role.USER,
+            (
+                ToolResultBlock(text("use"), text("seen"), True),
+                MediaBlock("image/png", "aGVsbG8=", text("scan") + ".png"),
+                TextBlock(text("Go on.")),
+            ),
+        ),
+    )
+    last = run.start_call(ROOT_PATH, replace(request, messages=conversation), is_synthesis=True)
+    run.say(ROOT_PATH, text("All"), " of it")
+    run.finish_call(last, not_closed=text("not closed in time"))
+    await run.commit()
+    run.end(ROOT_PATH, text=text("All") + " of it", cut=True)
+    await run.commit()
+    run.end(None, AgentStatus.COMPLETED, text=text("All") + " of it", error=text("an error"))
+    await run.commit_all()
+    return run
+
+
 def all_checks(factory: JournalFactory) -> list[Check]:
     """The contract, and with it the checks of this module."""
     return [*journal_contract(factory), *journal_checks(PROMISES, factory)]
+
+
+@promise("events and records of every kind come back equal")
+async def _(bench: Bench) -> None:
+    run = await tell_everything(bench)
+    found = bench.after_death()
+    same_run(found, run.committed)
+    same([entry.seq for entry in found.entries], [*range(len(found.entries))], "the `seq`s")
+
+
+@promise("a secret is masked in every text of every record and event")
+async def _(bench: Bench) -> None:
+    with a_secret():
+        masks(bench, await tell_everything(bench, with_secret))
 
 
 @promise("a run whose root is another thread's child keeps its ids and paths")

@@ -304,7 +304,7 @@ class ReadsOneAndTrueAlike(MemoryJournal):
         (KeepsHalves, "what came after the last commit is there whole or not at all"),
         (ForgetsEqualOrders, "equal ones too"),
         (KnowsNoError, "raises NoSuchRun"),
-        (ShowsSecrets, "a secret is masked in every text"),
+        (ShowsSecrets, "a secret is masked in every text of a record"),
         (MasksEachPiece, "a secret that arrives in several pieces"),
         (LosesTheRestOnClose, "close keeps what came without a commit"),
         (ReplacesHalfCharacters, "any text comes back character by character"),
