@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 from agentnb.core.errors import AgentnbError
-from agentnb.core.shown import counted
+from agentnb.core.shown import counted, listed
 from agentnb.core.text import LONGEST_LINE, literal, visible
+from agentnb.errors import NotebookError
 from agentnb.views.freeze import freeze_file
 
 WRONG = 2
 """Exit code when a file could not be handled. The other files were."""
 BROKEN = 1
-"""Exit code of `doctor` when something does not work."""
+"""Exit code of `doctor` when something does not work, of `check` when something differs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,8 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A file with an error does not stop the files after it.
     if order.verb == "trust":
         return max(map(_trust, order.files))
-    act = _freeze if order.verb == "freeze" else _prune
-    return max([_changed(act, file) for file in order.files])
+    if order.verb in ("record", "check"):
+        mode = "replay" if order.verb == "check" else "auto" if order.auto else "record"
+        return _lessons(order.files, mode, order.jobs)
+    if order.verb == "freeze":
+        return max([_changed(_freeze, file) for file in order.files])
+    return max([_changed(partial(_prune, order.notebook), file) for file in order.files])
 
 
 def _doctor(*, as_json: bool) -> int:
@@ -50,6 +56,31 @@ def _doctor(*, as_json: bool) -> int:
     if not as_json:
         print("In a notebook, `%agentnb doctor` also says whether the page shows live views.")
     return BROKEN if examined.has_fault else 0
+
+
+def _lessons(files: Sequence[str], mode: str, jobs: int) -> int:
+    import asyncio
+
+    from tqdm import tqdm
+
+    from agentnb.testing import _lessons
+
+    def tell(lesson: _lessons.Lesson) -> None:
+        tqdm.write("\n".join(lesson.lines()))
+
+    try:
+        paths = _lessons.notebooks_in(files)
+        with tqdm(desc=f"{counted(len(paths), 'notebook')}: cells", disable=None) as bar:
+            run = _lessons.run_lessons(paths, mode, jobs=jobs, tell=tell, at_cell=bar.update)
+            done = asyncio.run(run)
+    except AgentnbError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    except ImportError as error:
+        print(f'{error}. Install it: pip install "agentnb[lab]"', file=sys.stderr)
+        return WRONG
+    print(_lessons.summary(done))
+    return BROKEN if any(each.failed for each in done) else 0
 
 
 def _trust(file: str) -> int:
@@ -87,12 +118,33 @@ def _freeze(file: str) -> str:
     return "the state of views that are gone removed" if is_smaller else "nothing to remove"
 
 
-def _prune(file: str) -> str:
-    from agentnb.cassette import prune
+def _prune(notebook: str | None, file: str) -> str:
+    from agentnb.cassette import Cassette, prune
 
-    gone = prune(file)
+    left_out = _not_asked(notebook, file) if notebook else ()
+    gone = prune(file, left_out)
     said = f"{counted(len(gone), 'call')} removed" if gone else "no unused calls"
+    if not notebook and not gone:
+        runs = listed([literal(label, 60) for label in Cassette.read(file).labels], most=10)
+        said += f" in its runs ({runs}). `--notebook FILE` removes the runs that no cell asks for"
     return "\n".join([said, *(f"  {call}" for call in gone)])
+
+
+def _not_asked(notebook: str, cassette: str) -> Sequence[str]:
+    """The runs of a cassette that no cell asks for. Runs the notebook, which asks no model."""
+    import asyncio
+
+    from agentnb.testing._lessons import Lesson, run_lessons
+
+    path = Path(notebook)
+    ran: Lesson
+    (ran,) = asyncio.run(run_lessons([path], "replay", cassette=Path(cassette)))
+    if ran.error or ran.not_recorded:
+        raise NotebookError(
+            f"Nothing was removed, since {literal(notebook)} did not run to its end, and it is "
+            "unknown which runs it asks for. Run `python -m agentnb check` to see what is wrong."
+        )
+    return ran.unused
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,6 +196,33 @@ def _parser() -> argparse.ArgumentParser:
         "notebook did not use, and list them. Use it while nothing is recording.",
     )
     prune.add_argument("files", nargs="+", metavar="FILE", help="NAME.cassette.jsonl")
+    prune.add_argument(
+        "--notebook",
+        metavar="FILE",
+        help="also remove the runs that no cell of this notebook asks for; it is run to find them, "
+        "in mode `replay`, which asks no model",
+    )
+    about_files = "a notebook, or a folder with some"
+    words = "run notebooks, and record what the models answer"
+    record = verbs.add_parser(
+        "record",
+        help=words,
+        description="Run notebooks in fresh kernels, record the answers of their models in "
+        "NAME.cassette.jsonl beside each, and save the outputs without live views. It asks models, "
+        "which costs money, and says how much.",
+    )
+    record.add_argument("--auto", action="store_true", help="ask only what is not recorded yet")
+    words = "run notebooks from their recordings, and compare the outputs"
+    check = verbs.add_parser(
+        "check",
+        help=words,
+        description="Run notebooks in fresh kernels, answered by the NAME.cassette.jsonl beside "
+        "each, and compare the outputs with the saved ones. Asks no model and changes nothing. "
+        "Exits with 1 if something differs.",
+    )
+    for verb in (record, check):
+        verb.add_argument("files", nargs="+", metavar="FILE", help=about_files)
+        verb.add_argument("--jobs", type=int, default=2, help="how many run at once (2)")
 
     return parser
 

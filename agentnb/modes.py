@@ -276,6 +276,11 @@ class Labels:
                     self._given.add((cassette, found))
                     return found
 
+    def given(self, cassette: Path) -> list[str]:
+        """The labels of a cassette's runs so far."""
+        with self._lock:
+            return sorted(label for path, label in self._given if path == cassette)
+
     def forget(self) -> None:
         """Count from the start again."""
         with self._lock:

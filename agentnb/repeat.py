@@ -10,7 +10,7 @@ import shlex
 import string
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +60,7 @@ _noted: set[tuple[Path, str]] = set()
 """The notes of cassettes that this process has told."""
 _pass = 0
 """How often `%agentnb mode` was said: from there a notebook is run once more."""
+_SINCE = "the kernel began, or `%agentnb mode` was set"
 _MOST_TOLD = 5
 """Most runs, and calls, listed one by one."""
 
@@ -74,6 +75,11 @@ def say_mode(mode: str) -> None:
     _pass += 1
     _sessions = count(1)
     _labels.forget()
+
+
+def asked_labels(cassette: Path) -> list[str]:
+    """The labels of this process's runs of a cassette, since `%agentnb mode` or since it began."""
+    return _labels.given(cassette)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +303,12 @@ class Repeat:
         if self.name == AUTO:
             lines += [f"Run {literal(each.label, 60)}: {each}." for each in self._tallies]
             lines += _about_unused(cassette)
+        if self._has_begun and (left := not_asked(cassette, asked_labels(path))):
+            runs = listed([literal(label, 60) for label in left], most=_MOST_TOLD)
+            lines.append(
+                f"Recorded, and not asked for since {_SINCE}: {runs}. `python -m agentnb cassette "
+                "prune --notebook FILE` removes the runs that no cell asks for."
+            )
         return lines
 
     # -- its cassette -----------------------------------------------------------------------------
@@ -373,6 +385,17 @@ class Repeat:
 
     def _explain(self, cassette: Cassette, label: str) -> Callable[[Miss], OrchestratorError]:
         return lambda miss: _not_recorded(cassette, label, miss)
+
+
+def not_asked(cassette: Cassette, asked: Collection[str]) -> list[str]:
+    """The labels of a cassette that no run asked for.
+
+    Args:
+        cassette: The cassette.
+        asked: The labels of all runs of its notebook.
+    """
+    read = {recorded_label(label, cassette.lines) for label in asked}
+    return [label for label in cassette.labels if label not in read]
 
 
 def _about_unused(cassette: Cassette) -> Iterator[str]:

@@ -89,13 +89,14 @@ def newest_text(line: Line) -> str:
     return ""
 
 
-def prune(path: str | Path) -> tuple[UnusedCall, ...]:
-    """Remove the unused calls from a file, and put the file into order.
+def prune(path: str | Path, runs: Collection[str] = ()) -> tuple[UnusedCall, ...]:
+    """Remove the unused calls from a file, and some runs, and put the file into order.
 
     The lines of unfinished recordings get their places, too: call it while nothing records.
 
     Args:
         path: The cassette.
+        runs: Labels of runs to remove altogether.
 
     Returns:
         The removed calls, in file order. If there are none, the file is unchanged.
@@ -107,9 +108,11 @@ def prune(path: str | Path) -> tuple[UnusedCall, ...]:
     gone: list[UnusedCall] = []
 
     def act(content: Content) -> list[Line] | None:
-        runs = runs_in(content.lines)
         left: list[Line] = []
-        for lines in runs.values():
+        for label, lines in runs_in(content.lines).items():
+            if label in runs:
+                gone.extend(_as_value(line) for line in lines if line.kind == "call")
+                continue
             taken_out = _unused(lines, None)
             gone.extend(map(_as_value, taken_out))
             left += without(lines, taken_out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -23,6 +23,15 @@ class NetworkClosed(RuntimeError):
         self.target = target
         aim = "" if target is None else f" to {target!r}"
         super().__init__(f"A connection{aim} was attempted, but the network is closed: {why}")
+
+
+_for_good = ExitStack()
+"""Closed networks that are never opened again."""
+
+
+def close_network(why: str) -> None:
+    """Close the network of this process for good: see `closed_network`."""
+    _for_good.enter_context(closed_network(why))
 
 
 @contextmanager

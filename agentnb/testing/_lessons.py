@@ -1,0 +1,316 @@
+"""Runs notebooks in fresh kernels, each with its cassette, and says what differs.
+
+`record` asks the models and saves what they say; `check` compares, and asks none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from ast import literal_eval
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from textwrap import indent
+from typing import Any
+
+from agentnb.cassette import BadCassette, Cassette
+from agentnb.core.shown import counted, listed
+from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
+from agentnb.core.types import Usage
+from agentnb.errors import UnreadableNotebook
+from agentnb.files import replace_file
+from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX
+from agentnb.prices import Call, Cost, cost_of
+from agentnb.repeat import not_asked
+from agentnb.testing._outputs import compared, differences
+from agentnb.views.freeze import freeze_file
+
+_MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)\w+[ \t]*$", re.MULTILINE)
+_IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
+_MOST_LINES = 20
+"""Most lines shown of what differs in one cell."""
+_MOST_LISTED = 5
+_ASKED = (
+    "__import__('agentnb.repeat', fromlist=['_']).asked_labels(__import__('pathlib').Path({!r}))"
+)
+_CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
+_NO_CASSETTE = "the notebook has no {}: record it (`python -m agentnb record {}`)"
+
+
+@dataclass
+class Lesson:
+    """One notebook, and how it ran."""
+
+    path: Path
+    is_check: bool
+    cells: int = 0
+    """Its cells of code that are not empty."""
+    ran: int = 0
+    """How many of them ran; the last of these may have failed."""
+    changed: dict[int, Sequence[str]] = field(default_factory=dict)
+    """By the number of a cell of code, from 1: what differs from the saved outputs."""
+    error: str = ""
+    """Why it did not run to its end, in lines; empty if it did."""
+    not_recorded: int = 0
+    """Cells that failed since a call is not recorded."""
+    new: int = 0
+    """Calls that were recorded now."""
+    calls: int = 0
+    """Recorded calls of the runs that it asked for."""
+    cost: Cost | None = None
+    """List prices of these calls, on the day of their recording; `None` without any."""
+    unused: Sequence[str] = ()
+    """Labels of recorded runs that no cell asked for. Empty if it did not run to its end."""
+    took_s: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not run to its end, or is not as it was saved where it was checked."""
+        return bool(self.error or (self.is_check and (self.changed or self.not_recorded)))
+
+    def lines(self) -> Iterator[str]:
+        """What a person reads of it."""
+        cells = counted(self.cells, "cell")
+        facts = [f"{cells} {'as' if self.is_check else 'run and'} saved"]
+        if self.error:
+            facts = [f"stopped in cell {self.ran} of {self.cells}"]
+        elif self.changed:
+            facts = [f"{len(self.changed):,} of {cells} changed"]
+        if self.not_recorded:
+            facts.append(f"not recorded: a call of {counted(self.not_recorded, 'cell')}")
+        if self.new:
+            facts.append(counted(self.new, "new call"))
+        if self.cost is not None:
+            facts.append(f"{counted(self.calls, 'recorded call')} ({self.cost.amount})")
+        mark = "✗" if self.failed else "✓"
+        yield f"{mark} {visible(str(self.path), 200)}: {', '.join(facts)}, {self.took_s:.0f} s"
+        yield from (f"  {line}" for line in self.error.splitlines())
+        for number, differing in self.changed.items():
+            yield f"  cell [{number}]:"
+            yield from (f"    {line}".rstrip() for line in differing[:_MOST_LINES])
+            if (more := len(differing) - _MOST_LINES) > 0:
+                yield f"    and {counted(more, 'more line')}"
+        if self.unused:
+            runs = listed([literal(label, 60) for label in self.unused], most=_MOST_LISTED)
+            yield f"  no cell asks for: {runs} (`cassette prune --notebook` removes them)"
+
+
+async def run_lessons(
+    paths: Sequence[Path],
+    mode: str,
+    *,
+    jobs: int = 1,
+    cassette: Path | None = None,
+    tell: Callable[[Lesson], None] = lambda _: None,
+    at_cell: Callable[[], None] = lambda: None,
+) -> list[Lesson]:
+    """Run notebooks, each in a kernel of its own.
+
+    Args:
+        paths: The notebooks.
+        mode: `replay` to compare them with their saved outputs; `record` or `auto` to save the new
+            outputs of those that run to their end.
+        jobs: How many run at once.
+        cassette: Of all; by default each has its own beside it.
+        tell: Called with each when it has ended.
+        at_cell: Called after each cell of code.
+
+    Raises:
+        ImportError: nbclient is missing.
+    """
+    room = asyncio.Semaphore(jobs)
+    beside = {path: (cassette or path.with_suffix(SUFFIX)).absolute() for path in paths}
+
+    async def run(path: Path) -> Lesson:
+        async with room:
+            lesson, begun_s = Lesson(path, mode == REPLAY), time.monotonic()
+            try:
+                await _run(lesson, mode, beside[path], at_cell)
+            except (UnreadableNotebook, BadCassette, OSError) as error:
+                lesson.error = str(error)
+            lesson.took_s = time.monotonic() - begun_s
+        tell(lesson)
+        return lesson
+
+    return list(await asyncio.gather(*map(run, paths)))
+
+
+def notebooks_in(files: Iterable[str]) -> list[Path]:
+    """The notebooks that are named, and those in the folders that are named.
+
+    Raises:
+        UnreadableNotebook: A folder has none.
+    """
+    found: dict[Path, None] = {}
+    for path in map(Path, files):
+        inside = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+        if not inside:
+            raise UnreadableNotebook(str(path), "the folder has no notebook")
+        found |= dict.fromkeys(inside)
+    return list(found)
+
+
+def summary(lessons: Sequence[Lesson]) -> str:
+    """One line on all of them."""
+    failed = sum(each.failed for each in lessons)
+    of_what = "with differences" if lessons[0].is_check else "not saved"
+    said = f"{failed:,} {of_what}" if failed else f"all {'as' if lessons[0].is_check else ''} saved"
+    return f"{counted(len(lessons), 'notebook')}: {' '.join(said.split())}"
+
+
+def read_lesson(path: Path) -> Any:
+    """A notebook as nbformat reads it.
+
+    Raises:
+        UnreadableNotebook: It is no notebook, or not one in Python.
+    """
+    import nbformat
+
+    try:
+        notebook: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    except FileNotFoundError:
+        raise UnreadableNotebook(str(path), "there is no such file") from None
+    except OSError as error:
+        raise UnreadableNotebook(str(path), error.strerror or type(error).__name__) from error
+    except Exception as error:
+        raise UnreadableNotebook(str(path), visible(str(error), 120)) from None
+    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
+    if language != "python":
+        raise UnreadableNotebook(str(path), f"its language is {visible(language, 20)}, not Python")
+    return notebook
+
+
+def cells_of(notebook: Any) -> list[Any]:
+    """The cells of code that are not empty."""
+    return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
+
+
+async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None]) -> None:
+    saved = read_lesson(lesson.path)
+    lesson.cells = len(cells_of(saved))
+    before, made = _cassette(path), deepcopy(saved)
+    if mode == REPLAY and before is None:
+        mode = LIVE  # a lesson whose model is a script
+    about_mode = None if mode == LIVE else _set_mode(made, mode)
+    asked = await _execute(lesson, made, mode, path, at_cell)
+    for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
+        if place == about_mode:
+            now.source, now.outputs = was.source, was.outputs
+        elif place >= lesson.ran - bool(lesson.error):
+            break  # it was not run, or failed
+        elif not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
+            if differing := differences(compared(was.outputs), compared(now.outputs)):
+                lesson.changed[place + 1] = differing
+    lesson.not_recorded = sum(map(_is_not_recorded, cells_of(made)[: lesson.ran]))
+    after = _cassette(path)
+    lesson.new = len(_calls_in(after) - _calls_in(before))
+    if after is not None and asked is not None:
+        _account(lesson, after, asked)
+    if mode not in (LIVE, REPLAY) and not lesson.error:
+        _save(lesson.path, made)
+
+
+def _set_mode(notebook: Any, mode: str) -> int | None:
+    """Let the first cell that says a mode say this one. Returns its place among the cells."""
+    for place, cell in enumerate(cells_of(notebook)):
+        cell.source, count = _MODE_LINE.subn(rf"\g<1>{mode}", cell.source, count=1)
+        if count:
+            return place
+    return None
+
+
+async def _execute(
+    lesson: Lesson, notebook: Any, mode: str, cassette: Path, at_cell: Callable[[], None]
+) -> list[str] | None:
+    """Run all cells. Returns the labels of the runs; `None` if a cell failed."""
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    client: Any = NotebookClient(
+        notebook,
+        timeout=None,
+        kernel_name="python3",  # of this Python, whatever the author's was called
+        resources={"metadata": {"path": str(lesson.path.absolute().parent)}},
+        coalesce_streams=True,
+        # Without a warning that its channels are not encrypted, which are this machine's.
+        extra_arguments=["--log-level=ERROR"],
+    )
+    environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
+    try:
+        async with client.async_setup_kernel(env=environment):
+            if mode == LIVE:
+                why = _NO_CASSETTE.format(cassette.name, lesson.path.name)
+                await client.kc.execute_interactive(_CLOSE.format(why), silent=True)
+            for place, cell in enumerate(notebook.cells):
+                if cell.cell_type == "code" and cell.source.strip():
+                    lesson.ran += 1
+                    await client.async_execute_cell(cell, place)
+                    at_cell()
+            asks = {"asked": _ASKED.format(str(cassette))}
+            reply = await client.kc.execute_interactive("", silent=True, user_expressions=asks)
+    except CellExecutionError as error:
+        why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
+        lesson.error = f"cell [{lesson.ran}] fails:\n{indent(why, '  ')}"
+        return None
+    except DeadKernelError:
+        lesson.error = f"its kernel died in cell [{lesson.ran}]"
+        return None
+    said = reply["content"]["user_expressions"]["asked"]
+    return list(literal_eval(said["data"]["text/plain"]))
+
+
+def _is_ignored(cell: Any) -> bool:
+    tags = cell.metadata.get("tags", ())
+    return "nbval-ignore-output" in tags or bool(_IGNORED.search(cell.source))
+
+
+def _is_not_recorded(cell: Any) -> bool:
+    return any(
+        each.output_type == "error" and each.ename in ("NotRecorded", "BadCassette")
+        for each in cell.outputs
+    ) and "raises-exception" not in cell.metadata.get("tags", ())
+
+
+def _cassette(path: Path) -> Cassette | None:
+    """The cassette that is there."""
+    return Cassette.read(path) if path.exists() else None
+
+
+def _calls_in(cassette: Cassette | None) -> set[Any]:
+    """What each recorded call is about."""
+    runs = {} if cassette is None else cassette.lines
+    return {
+        (line.label, line.identity)
+        for lines in runs.values()
+        for line in lines
+        if line.kind == "call"
+    }
+
+
+def _account(lesson: Lesson, cassette: Cassette, asked: Sequence[str]) -> None:
+    """Add what the runs' recorded calls cost, and the runs that nothing asked for."""
+    lesson.unused = not_asked(cassette, asked)
+    calls = [
+        Call(line.fields["path"], line.fields["model"], Usage(*line.fields["usage"]), at)
+        for label, lines in cassette.lines.items()
+        if label not in lesson.unused
+        for at in [datetime.fromtimestamp(cassette.journal(label).head.started_at, UTC)]
+        for line in lines
+        if line.kind == "call" and not line.is_unused and line.fields.get("usage")
+    ]
+    lesson.calls = len(calls)
+    lesson.cost = cost_of(calls, paths=()) if calls else None
+
+
+def _save(path: Path, notebook: Any) -> None:
+    """Save the outputs, without the live views, which no kernel would answer."""
+    import nbformat
+
+    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    replace_file(path, text if text.endswith("\n") else f"{text}\n")
+    freeze_file(path)

@@ -1,0 +1,232 @@
+"""`python -m agentnb record` and `check` on real notebooks, and what a person reads of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentnb.__main__ import main
+from agentnb.cassette import Cassette
+from agentnb.modes import MODE_VARIABLE
+from tests.notebook.forked import LAUNCHER, ForkServer
+from tests.notebook.saved import code, load, notebook, output, save, words
+from tests.pages import code_of
+
+LOAD, MODE = "%load_ext agentnb", "%agentnb mode replay"
+MODEL = """\
+import agentnb
+from agentnb.testing import spawn, task_of
+
+def answer(request):
+    if task_of(request) != "root":
+        return "It is long."
+    return "Both." if len(request.messages) > 1 else spawn("the Danube", "the Rhine")
+
+model = agentnb.ScriptedProvider(answer)
+model.name = "anthropic"
+_ = agentnb.configure(provider=model, model="anthropic/claude-sonnet-5-5")"""
+FIRST, SECOND = "%%spawn --name first\nCompare.", "%%spawn --name second\nCompare again."
+
+_VARIES = re.compile(r"\$[\d.]+|\d+ s$", re.MULTILINE)
+"""List prices, and seconds."""
+
+Say = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def say(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fork_server: ForkServer,
+) -> Say:
+    """Runs a command line in an empty folder; returns its exit code and what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(LAUNCHER, fork_server.launch)
+    for name in (MODE_VARIABLE, "AGENTNB_CASSETTE", "CI", "JPY_SESSION_NAME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        returned = main(arguments)
+        said = capsys.readouterr()
+        return returned, said.out + said.err
+
+    return run
+
+
+def lesson(*cells: str, name: str = "rivers.ipynb") -> Path:
+    path = Path(name)
+    save(notebook(words("# Rivers"), *map(code, cells)), path)
+    return path
+
+
+def edit(path: Path, cell: int, source: str | None) -> None:
+    """Change a cell of code, from 1; `None` deletes it."""
+    changed = load(path)
+    if source is None:
+        del changed.cells[cell]
+    else:
+        changed.cells[cell].source = source
+    save(changed, path)
+
+
+def test_lesson_is_recorded_and_then_as_it_was_saved(say: Say) -> None:
+    path = lesson(LOAD, MODE, MODEL, FIRST, SECOND)
+
+    returned, said = say("record", str(path))
+
+    assert returned == 0, said
+    assert "8 new calls, 8 recorded calls ($0.0" in said
+    saved = load(path)
+    assert [cell.source for cell in saved.cells[1:]] == [LOAD, MODE, MODEL, FIRST, SECOND]
+    assert "widgets" not in saved.metadata  # no kernel would answer a live view
+    assert "Both." in str(saved.cells[4].outputs)
+    assert Cassette.read("rivers.cassette.jsonl").labels == ("first", "second")
+    before = path.read_bytes(), Path("rivers.cassette.jsonl").read_bytes()
+
+    returned, said = say("check", ".")
+
+    assert returned == 0, said
+    assert "✓ rivers.ipynb: 5 cells as saved, 8 recorded calls ($0.0" in said
+    assert (path.read_bytes(), Path("rivers.cassette.jsonl").read_bytes()) == before
+
+
+def test_each_difference_is_told_at_its_cell(say: Say) -> None:
+    path = lesson(LOAD, MODEL, FIRST, "print(1)", "# NBVAL_IGNORE_OUTPUT\nprint(2)")
+    say("record", str(path))
+    changed = load(path)
+    changed.cells[3].outputs[0].data["text/plain"] = "Neither."
+    changed.cells[4].outputs, changed.cells[5].outputs = [], []
+    save(changed, path)
+
+    returned, said = say("check", str(path))
+
+    assert returned == 1
+    assert "✗ rivers.ipynb: 2 of 5 cells changed" in said
+    first, _, second = said.partition("  cell [4]:")
+    assert "  cell [3]:\n    output 1 differs" in first
+    assert "- Neither." in first
+    assert "+ Both." in first
+    assert "+ 1" in second
+    assert "[5]" not in second
+
+
+def test_changed_prompt_is_a_miss_until_it_is_recorded_and_asks_only_what_is_new(say: Say) -> None:
+    path = lesson(LOAD, MODE, MODEL, FIRST, SECOND)
+    say("record", str(path))
+    edit(path, 5, SECOND.replace("again", "once more"))
+
+    returned, said = say("check", str(path))
+
+    assert returned == 1
+    assert "stopped in cell 5 of 5, not recorded: a call of 1 cell" in said
+    assert "[-again-]{+once more+}" in said
+
+    returned, said = say("record", "--auto", str(path))
+
+    assert returned == 0, said
+    (shown,) = [text for text in code_of("docs/regression.md", "text") if "new calls" in text]
+    shown = shown.replace("notebooks/", "")
+    assert _VARIES.sub("…", said) == _VARIES.sub("…", shown)
+    assert say("check", str(path))[0] == 0
+
+
+def test_runs_of_deleted_cells_are_named_and_pruned(say: Say) -> None:
+    path, cassette = lesson(LOAD, MODE, MODEL, FIRST, SECOND), "rivers.cassette.jsonl"
+    say("record", str(path))
+    edit(path, 5, None)
+
+    assert "no cell asks for: 'second'" in say("check", str(path))[1]
+    said = say("cassette", "prune", cassette)[1]
+    assert "no unused calls in its runs ('first', 'second')" in said
+    edit(path, 4, FIRST + "!")  # who knows what comes after a cell that fails?
+    before = Path(cassette).read_bytes()
+    returned, said = say("cassette", "prune", "--notebook", str(path), cassette)
+    assert (returned, Path(cassette).read_bytes()) == (2, before)
+    assert "Nothing was removed" in said
+
+    edit(path, 4, FIRST)
+    returned, said = say("cassette", "prune", "--notebook", str(path), cassette)
+
+    assert returned == 0, said
+    assert "4 calls removed" in said
+    assert Cassette.read(cassette).labels == ("first",)
+    assert say("check", str(path))[0] == 0
+
+
+def test_lesson_that_fails_is_not_saved_and_its_recording_stays(say: Say) -> None:
+    path = lesson(LOAD, MODE, MODEL, FIRST)
+    say("record", str(path))
+    cassette = Path("rivers.cassette.jsonl")
+    recorded = cassette.read_bytes()
+    edit(path, 3, MODEL.replace('"Both."', "1 / 0"))
+    before = path.read_bytes()
+
+    returned, said = say("record", str(path))
+
+    assert returned == 1
+    assert "stopped in cell 4 of 4" in said
+    assert "cell [4] fails:\n    " in said
+    assert "1 notebook: 1 not saved" in said
+    assert path.read_bytes() == before
+    edit(path, 3, MODEL)
+    assert Cassette.read(cassette).labels == ("first",), recorded
+
+
+def test_lesson_without_a_recording_reaches_no_network(say: Say) -> None:
+    path = lesson("import urllib.request", 'urllib.request.urlopen("http://127.0.0.1:9")')
+
+    returned, said = say("check", str(path))
+
+    assert returned == 1
+    assert "cell [2] fails:\n    NetworkClosed: " in said
+    assert "`python -m agentnb record rivers.ipynb`" in said
+
+
+def test_wrong_file_is_told_of_and_the_others_are_run(say: Say) -> None:
+    good = lesson("print(1)", name="good.ipynb")
+    say("record", str(good))
+    Path("broken.ipynb").write_text("{")
+    lesson(LOAD, MODEL, FIRST, name="damaged.ipynb")
+    Path("damaged.cassette.jsonl").write_text("nothing\n")
+    lesson("import os\nos.kill(os.getpid(), 9)", name="killed.ipynb")
+
+    returned, said = say("check", ".", "gone.ipynb")
+
+    assert returned == 1
+    assert "✓ good.ipynb: 1 cell as saved" in said
+    assert "'broken.ipynb' cannot be read as a notebook" in said
+    assert "damaged.cassette.jsonl" in said
+    assert "its kernel died in cell [1]" in said
+    assert "there is no such file" in said
+    assert "5 notebooks: 4 with differences" in said
+
+
+def test_folder_without_a_notebook_is_an_error(say: Say) -> None:
+    returned, said = say("check", ".")
+
+    assert returned == 2
+    assert "the folder has no notebook" in said
+
+
+def test_notebook_in_another_language_is_not_run(say: Say) -> None:
+    path = lesson("1 + 1")
+    changed = load(path)
+    changed.metadata["kernelspec"] = {"name": "ir", "display_name": "R", "language": "R"}
+    save(changed, path)
+
+    assert "its language is R, not Python" in say("check", str(path))[1]
+
+
+def test_saved_error_that_comes_again_is_no_difference(say: Say) -> None:
+    error = output("error", ename="ValueError", evalue="no", traceback=[])
+    path = Path("rivers.ipynb")
+    cell = code("raise ValueError('no')", error, tags=["raises-exception"])
+    save(notebook(cell), path)
+
+    returned, said = say("check", str(path))
+
+    assert returned == 0, said
