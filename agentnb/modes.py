@@ -50,6 +50,16 @@ class CassetteFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ByFile:
+    """What a settings file says; it is heard last."""
+
+    source: str = ""
+    """The file, as it was named; empty for none."""
+    mode: str | None = None
+    cassette: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Mode:
     """How a run goes."""
 
@@ -95,7 +105,11 @@ def notebook_of(
 
 
 def cassette_of(
-    given: object, environment: Mapping[str, str], notebook: Notebook | None, cwd: Path
+    given: object,
+    environment: Mapping[str, str],
+    notebook: Notebook | None,
+    cwd: Path,
+    by_file: ByFile = ByFile(),
 ) -> CassetteFile | None:
     """The cassette that is named, else the one beside the notebook.
 
@@ -104,11 +118,14 @@ def cassette_of(
         environment: Of the process.
         notebook: See `notebook_of`.
         cwd: The working directory.
+        by_file: What the settings file says.
     """
     if given is not None:
         return CassetteFile(cwd / Path(str(given)).expanduser(), BY_CODE)
     if named := environment.get(CASSETTE_VARIABLE, "").strip():
         return CassetteFile(cwd / Path(named).expanduser(), CASSETTE_VARIABLE)
+    if by_file.cassette is not None:
+        return CassetteFile(by_file.cassette, by_file.source)
     if notebook is None:
         return None
     return CassetteFile(notebook.path.with_suffix(SUFFIX), f"{_BESIDE}{notebook.told_by}")
@@ -120,6 +137,7 @@ def mode_of(
     environment: Mapping[str, str],
     cassette: CassetteFile | None,
     cwd: Path,
+    by_file: ByFile = ByFile(),
 ) -> Mode:
     """The mode that is in force, and why.
 
@@ -132,6 +150,7 @@ def mode_of(
         environment: Of the process.
         cassette: See `cassette_of`.
         cwd: The working directory.
+        by_file: What the settings file says.
 
     Raises:
         ValueError: The environment names no mode.
@@ -141,7 +160,7 @@ def mode_of(
         known = ", ".join(MODES[:-1]) + f" or {MODES[-1]}"
         raise ValueError(f"{MODE_VARIABLE} must be {known}, not {literal(named)}.")
     said = ((given, BY_CODE), (magic, "%agentnb mode"), (named or None, MODE_VARIABLE))
-    for name, why in said:
+    for name, why in (*said, (by_file.mode, by_file.source)):
         if name is not None:
             if name == LIVE or cassette is not None:
                 return Mode(name, why, cassette)

@@ -35,6 +35,7 @@ from agentnb.modes import (
     LIVE,
     RECORD,
     REPLAY,
+    ByFile,
     Labels,
     Mode,
     cassette_of,
@@ -43,9 +44,11 @@ from agentnb.modes import (
     notebook_of,
     recorded_label,
 )
+from agentnb.trust import check_mode
 
 if TYPE_CHECKING:
     from agentnb.cassette.cassette import Cassette
+    from agentnb.config import Config
     from agentnb.core.protocols import Provider, SupportsCommit
     from agentnb.core.types import CompletionRequest
     from agentnb.settings import Settings
@@ -153,10 +156,11 @@ class Repeat:
     Args:
         mode: How its runs go.
         speed: The pace of recorded calls.
+        config: The settings file.
     """
 
-    def __init__(self, mode: Mode, speed: float) -> None:
-        self.mode = mode
+    def __init__(self, mode: Mode, speed: float, config: Config) -> None:
+        self.mode, self._config = mode, config
         self._speed = speed
         self._lock = threading.Lock()
         self._read: tuple[object, Cassette] | None = None
@@ -170,7 +174,7 @@ class Repeat:
         self._pass = _pass
 
     @classmethod
-    def of(cls, settings: Settings) -> Repeat:
+    def of(cls, settings: Settings, config: Config) -> Repeat:
         """The mode and the cassette that are in force now.
 
         Raises:
@@ -178,9 +182,11 @@ class Repeat:
         """
         cwd = _cwd()
         notebook = notebook_of(os.environ, _variables(), cwd)
-        cassette = cassette_of(settings.cassette, os.environ, notebook, cwd)
-        mode = mode_of(settings.mode, _said, os.environ, cassette, cwd)
-        return cls(mode, settings.replay_speed)
+        named = None if config.cassette is None else config.folder / config.cassette
+        by_file = ByFile(Path(config.source).name, config.mode, named)
+        cassette = cassette_of(settings.cassette, os.environ, notebook, cwd, by_file)
+        mode = mode_of(settings.mode, _said, os.environ, cassette, cwd, by_file)
+        return cls(mode, settings.replay_speed, config)
 
     @property
     def name(self) -> str:
@@ -208,7 +214,12 @@ class Repeat:
 
         Raises:
             NoCassette: Nothing names the cassette that it needs, or it cannot be written.
+            UntrustedSettings: A settings file that is not trusted has models asked.
         """
+        cassette = self.mode.cassette
+        says = [self.mode.why, cassette.origin if cassette and self.mode.uses_cassette else ""]
+        if self._config.source and Path(self._config.source).name in says:
+            check_mode(self._config, self.name)
         trouble = self.mode.trouble or (self.read_only() if self.name == RECORD else None)
         if trouble is not None and (self.name != LIVE or _uses_network(provider)):
             raise NoCassette(trouble)
@@ -384,7 +395,7 @@ class Repeat:
             return self._read[1]
 
     def _explain(self, cassette: Cassette, label: str) -> Callable[[Miss], OrchestratorError]:
-        return lambda miss: _not_recorded(cassette, label, miss)
+        return lambda miss: _not_recorded(cassette, label, miss, self._config.not_recorded)
 
 
 def not_asked(cassette: Cassette, asked: Collection[str]) -> list[str]:
@@ -425,29 +436,29 @@ def _id_of(label: str) -> str:
     return f"nb_00000000_{signs}"
 
 
-def _not_recorded(cassette: Cassette, label: str, miss: Miss) -> NotRecorded:
-    from agentnb.cassette.miss import explain
+def _not_recorded(cassette: Cassette, label: str, miss: Miss, advice: str) -> NotRecorded:
+    from agentnb.cassette.miss import explain, how_to_record
 
     if miss.tool is not None:
-        return NotRecorded(_tool_in_words(miss, str(cassette.path.name)))
+        advice = advice or how_to_record(cassette.path.name)
+        return NotRecorded(f"{_tool_in_words(miss)} {advice}")
     assert miss.request is not None
     place = label, miss.path, miss.number
-    told = explain(cassette, *place, miss.request, model=miss.model, key=miss.key)
+    told = explain(cassette, *place, miss.request, model=miss.model, key=miss.key, advice=advice)
     return NotRecorded(str(told), miss=told)
 
 
-def _tool_in_words(miss: Miss, source: str) -> str:
+def _tool_in_words(miss: Miss) -> str:
     tool = miss.tool
     assert tool is not None
     what = f"The tool call {miss.number} of agent {miss.path} ({tool.name!r})"
-    advice = f"To add it to {source}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
     if miss.was is None:
-        return f"{what} is not recorded. {advice}"
+        return f"{what} is not recorded."
     if (tool.result, tool.is_error) == (miss.was.result, miss.was.is_error):
-        return f"{what} was run again and returned other pictures than those recorded. {advice}"
+        return f"{what} was run again and returned other pictures than those recorded."
     return (
         f"{what} was run again and returned {literal(tool.result, 200)}, not the "
-        f"recorded {literal(miss.was.result, 200)}. {advice}"
+        f"recorded {literal(miss.was.result, 200)}."
     )
 
 

@@ -204,8 +204,9 @@ class Session:
     ) -> None:
         settings = Settings(**self.given)
         self.given = {name: getattr(settings, name) for name in self.given}
-        self._repeat = Repeat.of(settings)
-        self._current = self._current_of(config_of(config))
+        read = config_of(config)
+        self._repeat = Repeat.of(settings, read)
+        self._current = self._current_of(read)
         project = self.config.folder if self.config.source else None
         self.store = RunStore.of(settings.store, project, mode=self._repeat.name)
         """Where its runs are kept."""

@@ -28,6 +28,7 @@ from agentnb.core.secrets import without_user
 from agentnb.core.text import literal, one_line, visible
 from agentnb.errors import TrustNotKept, UntrustedSettings
 from agentnb.files import read_file, replace_file
+from agentnb.modes import REPLAY
 from agentnb.providers.openai_address import base_url_in_force
 from agentnb.settings import SETTINGS
 
@@ -141,6 +142,26 @@ def check_limits(config: Config, names: Collection[str]) -> None:
     costly = costly_settings(config, names)
     if costly and not is_trusted(config):
         raise UntrustedSettings(config.source, what=costly, allow=_how_to_allow(config))
+
+
+def asking_mode(config: Config) -> str:
+    """What the mode of a file does that needs trust, as a clause; empty if it does nothing."""
+    return "" if config.mode in (None, REPLAY) else f"models are asked (`mode: {config.mode}`)"
+
+
+def check_mode(config: Config, mode: str) -> None:
+    """Refuse a mode of an untrusted file by which models are asked, or a cassette is written.
+
+    Args:
+        config: The file's settings.
+        mode: Of the runs, as the file says it or for the cassette that it names.
+
+    Raises:
+        UntrustedSettings: The mode is not `replay`.
+    """
+    if mode != REPLAY and not is_trusted(config):
+        what = f"`mode: {mode}`" if config.mode == mode else f"`cassette: {config.cassette}`"
+        raise UntrustedSettings(config.source, what=what, allow=_how_to_allow(config))
 
 
 def check_prices(config: Config, models: Sequence[str]) -> None:
@@ -268,6 +289,10 @@ def trust(config: Config) -> str:
         allowed.append(f"MCP servers may be used ({does})")
     if does := foreign_engines(config):
         allowed.append(f"engines may be used ({does})")
+    if does := asking_mode(config):
+        allowed.append(does)
+    if config.cassette and config.mode != REPLAY:
+        allowed.append(f"runs may be recorded in {literal(config.cassette, 60)}")
     if config.prices:
         allowed.append("budgets in dollars may use its `prices`")
     if not allowed:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.config import load_config
+from agentnb.config import Config, load_config
 from agentnb.doctor import examine
 from agentnb.doctor.finding import Finding, as_text, fault, ok, warn
 from agentnb.doctor.jupyter import (
@@ -294,7 +294,7 @@ def test_mode_without_a_cassette_is_a_fault_where_the_notebook_would_be_known(
     monkeypatch.setenv("AGENTNB_MODE", "replay")
 
     def told(*, in_kernel: bool) -> Finding:
-        (found,) = check_mode(lambda: Repeat.of(Settings()), in_kernel=in_kernel)
+        (found,) = check_mode(lambda: Repeat.of(Settings(), Config(Path())), in_kernel=in_kernel)
         return found
 
     assert (told(in_kernel=True).status, told(in_kernel=False).status) == ("fault", "warn")

@@ -6,6 +6,7 @@ A line keeps its bytes, so unchanged lines are written back exactly.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from agentnb.core.text import escaped_for_json, literal
 from agentnb.core.types import CompletionRequest
 from agentnb.errors import UPDATE, BadCassette
 from agentnb.files import read_file
+from agentnb.modes import SUFFIX
 
 MOST_BYTES = 1 << 30
 """Bytes of the largest cassette that is read."""
@@ -31,6 +33,8 @@ _RESOLVE = (
     "Keep one side of each conflict, as whole lines, and delete the markers; or keep one of the "
     "two files, and record the missing runs: `%agentnb mode auto`."
 )
+_COPY = re.compile(r" ?\(\d+\)$|-Copy\d*$")
+"""How a download, or JupyterLab, marks a copy."""
 _NOT_THIS = "Give the path of a file that agentnb recorded: `NAME.cassette.jsonl`."
 
 
@@ -178,15 +182,24 @@ def read_bytes(path: Path, *, max_bytes: int = MOST_BYTES) -> bytes:
     try:
         return read_file(path, max_bytes=max_bytes)
     except FileNotFoundError:
-        fix = (
-            "Record it: `%agentnb mode record`, or set AGENTNB_MODE=record; if you renamed the "
-            "notebook, rename its cassette, too."
-        )
-        raise BadCassette(str(path), None, "there is no such file", fix=fix) from None
+        raise BadCassette(str(path), None, "there is no such file", fix=_fix_for(path)) from None
     except (OSError, ValueError) as error:  # `ValueError`: an impossible file name
         why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
         why = why[:1].lower() + why[1:]
         raise BadCassette(str(path), None, why, fix=_NOT_THIS) from None
+
+
+def _fix_for(path: Path) -> str:
+    """What to do about a file that is not there."""
+    stem = path.name.removesuffix(SUFFIX)
+    plain = _COPY.sub("", stem)
+    if plain != stem and path.with_name(plain + SUFFIX).is_file():
+        original, there = (literal(plain + end, 60) for end in (".ipynb", SUFFIX))
+        return f"Rename this copy of the notebook to {original}: its cassette is {there}."
+    return (
+        "Record it: `%agentnb mode record`, or set AGENTNB_MODE=record; if you renamed the "
+        "notebook, rename its cassette, too."
+    )
 
 
 def content_of(

@@ -84,11 +84,8 @@ class Miss:
     elsewhere: str = ""
     """The run of the nearest call, if it is another one: it has this very call, or there is no run
     of this label; else empty."""
-
-    @property
-    def advice(self) -> str:
-        """The command that records it."""
-        return f"To add it to {_name(self.source)}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
+    advice: str = ""
+    """What to do: how to record it, or what the author of a lesson says instead."""
 
     def __str__(self) -> str:
         """At most 15 lines of at most 100 characters."""
@@ -104,6 +101,7 @@ def explain(
     *,
     model: str,
     key: str,
+    advice: str = "",
 ) -> Miss:
     """Describe the recorded call nearest to an unrecorded one, and the differences.
 
@@ -115,6 +113,7 @@ def explain(
         request: The call.
         model: `provider/model`.
         key: The call's key.
+        advice: What to do; by default how to record it.
     """
     with without_collector():  # makes a set of words for each of perhaps thousands of calls
         near = _nearest_of_all(cassette, label, path, number, request, model, key)
@@ -130,7 +129,13 @@ def explain(
         None if near is None else near.place or None,
         () if near is None else tuple(_differences(near, request, model)),
         "" if near is None or near.label == label else near.label,
+        advice or how_to_record(str(cassette.path)),
     )
+
+
+def how_to_record(source: str) -> str:
+    """The command that records what is missing."""
+    return f"To add it to {_name(source)}: `%agentnb mode auto`, or set AGENTNB_MODE=auto."
 
 
 # -- which one ------------------------------------------------------------------------------------

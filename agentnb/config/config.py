@@ -89,6 +89,12 @@ class Config:
     """By name, in the order of the file."""
     session: Mapping[str, Any] = field(default_factory=dict)
     """The settings under `session`, checked."""
+    mode: str | None = None
+    """Of runs, unless code, `%agentnb mode` or the environment says another."""
+    cassette: str | None = None
+    """Path of the cassette, from the project folder."""
+    not_recorded: str = ""
+    """What is said to a person of a call that is not recorded, in place of how to record it."""
     prices: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
     """US dollars per million tokens, by `provider/model` and kind of token."""
     digest: str = field(default="", repr=False, compare=False)

@@ -147,6 +147,9 @@ def _load(file: Path, source: str) -> Config:
         default_pool=llm.default_pool,
         openai=OpenAIServer(llm.providers.openai.base_url, llm.providers.openai.api_key_env),
         engines=MappingProxyType({n: _engine(n, each) for n, each in settings.engines.items()}),
+        mode=settings.mode,
+        cassette=settings.cassette,
+        not_recorded=settings.not_recorded or "",
         session=MappingProxyType(session.model_dump(exclude_none=True)),
         prices=MappingProxyType(
             {model: each.model_dump(exclude_none=True) for model, each in settings.prices.items()}

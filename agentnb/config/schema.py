@@ -36,6 +36,7 @@ from agentnb.config.project_file import read_project_file
 from agentnb.core.shown import listed
 from agentnb.core.text import one_line
 from agentnb.errors import ConfigMistake
+from agentnb.modes import MODES
 from agentnb.settings import SETTINGS, Wrong, must_be
 from agentnb.typed_fields import checked_field, checked_field_name
 
@@ -269,6 +270,12 @@ def _once(prices: dict[str, PriceSection]) -> dict[str, PriceSection]:
     return prices
 
 
+def _mode(value: str | None) -> str | None:
+    if value is not None and value not in MODES:
+        raise ValueError(f"{_shown(value)} is no mode. Write one of {', '.join(MODES)}.")
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name)]
 Model = Annotated[str, AfterValidator(_model)]
 Pool = Annotated[str, AfterValidator(_pool)]
@@ -410,6 +417,9 @@ SessionSection = create_model(
 class SettingsFile(Section):
     """The whole `agentnb.yaml`."""
 
+    mode: Annotated[str | None, AfterValidator(_mode)] = None
+    cassette: str | None = None
+    not_recorded: str | None = None
     tools: ToolsSection = ToolsSection()
     llm: LlmSection = LlmSection()
     engines: Annotated[dict[Name, EngineSection], BeforeValidator(_no_mapping)] = {}
@@ -520,6 +530,8 @@ def _unknown_key(loc: Loc) -> str:
             "Never put a key into this file. Put it into an environment variable, and name that "
             "variable by `api_key_env`."
         )
+    if loc[0] == "session" and key in SettingsFile.model_fields:
+        return f"There is no such key here. Write `{key}` at the top, not under `session`."
     if loc[0] == "session" and key in SETTINGS:
         return f"A file cannot set this. Set it in code: `Session({key}=…)`."
     known = _known_keys(loc[:-1])

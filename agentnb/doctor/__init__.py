@@ -112,7 +112,7 @@ def examine() -> Examination:
         look("models", lambda: check_models(config))
         look("trust", lambda: _of_trust(config))
     look("trust folder", _of_trust_folder)
-    look("mode", lambda: check_mode(_repeat, in_kernel=in_kernel))
+    look("mode", lambda: check_mode(lambda: _repeat(config), in_kernel=in_kernel))
     look("demo", check_demo)
     look("server", lambda: check_servers(_servers(config)))
     look("store", lambda: _of_store(config))
@@ -141,9 +141,10 @@ def _of_trust_folder() -> Iterable[Finding]:
     return check_trust_folder(folder)
 
 
-def _repeat() -> Repeat:
+def _repeat(config: Config | None) -> Repeat:
     session = session_at_hand()
-    return Repeat.of(Settings() if session is None else session.settings)
+    settings = Settings() if session is None else session.settings
+    return Repeat.of(settings, config or Config(Path()))
 
 
 def _servers(config: Config | None) -> Iterable[McpServer]:

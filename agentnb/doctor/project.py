@@ -131,10 +131,11 @@ def check_trust(config: Config, needs_it: str, *, is_trusted: bool) -> Iterator[
 
 def needs_trust(config: Config) -> str:
     """What of a settings file counts only with trust, in words; empty if nothing does."""
-    from agentnb.trust import costly_settings, foreign_engines, foreign_servers, sending_of
+    from agentnb import trust
 
-    sending = sending_of(config)
-    parts = [costly_settings(config), foreign_servers(config), foreign_engines(config)]
+    sending = trust.sending_of(config)
+    kinds = trust.costly_settings, trust.foreign_servers, trust.foreign_engines, trust.asking_mode
+    parts = [what(config) for what in kinds]
     if sending is not None and not sending.stays_here:
         parts.append(f"{sending.what} would go to {sending.where}")
     return "; ".join(filter(None, parts))

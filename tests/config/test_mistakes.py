@@ -42,8 +42,17 @@ MISTAKES = {
     ),
     "unknown key, unlike all": (
         "colour: 1",
-        "line 1, `colour`: There is no such key here. Use one of `tools`, `llm`, "
-        "`engines`, `session`, `prices`.",
+        "line 1, `colour`: There is no such key here. Use one of `mode`, `cassette`, "
+        "`not_recorded`, `tools`, `llm`, `engines`, `session`, `prices`.",
+    ),
+    "mode that is none": (
+        "mode: rec",
+        "line 1, `mode`: 'rec' is no mode. Write one of live, record, auto, replay.",
+    ),
+    "mode in the wrong place": (
+        "session:\n  mode: replay",
+        "line 2, `session.mode`: There is no such key here. "
+        "Write `mode` at the top, not under `session`.",
     ),
     "key in the wrong place": (
         "pools:\n  fast: [demo]",

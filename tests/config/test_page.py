@@ -122,8 +122,9 @@ Settings of agentnb.yaml:
   default pool  quick (llm.default_pool)
   delegation    by spawn block and by tools (session.delegation)
   bootstrap     AGENTS.md (the default)
-  store         none: runs are in memory only (AGENTNB_STORE)
-  mode          live (the default)
+  store         none: runs are in memory only (a replay stores nothing)
+  mode          replay (agentnb.yaml)
+  cassette      rivers.cassette.jsonl (agentnb.yaml)
 Settings of a run (session):
   budget               200,000 (session.budget)
   max_depth            2 (session.max_depth)
