@@ -162,11 +162,13 @@ def mode_of(
     said = ((given, BY_CODE), (magic, "%agentnb mode"), (named or None, MODE_VARIABLE))
     for name, why in (*said, (by_file.mode, by_file.source)):
         if name is not None:
-            if name == LIVE or cassette is not None:
+            if name == LIVE or not _is_unknown(cassette, cwd):
                 return Mode(name, why, cassette)
             found = _cassettes_in(cwd) if name == REPLAY else []
             if len(found) == 1:
                 return Mode(name, why, CassetteFile(found[0], "the only one of the folder"))
+            if cassette is not None:
+                return Mode(name, why, cassette)
             return Mode(name, why, None, _nothing_named(name, found, environment))
     if not is_ci(environment):
         return Mode(LIVE, "the default", cassette)
@@ -205,6 +207,18 @@ def mode_of_test(
     return Mode(LIVE, "the default", cassette, trouble)
 
 
+def _is_unknown(cassette: CassetteFile | None, cwd: Path) -> bool:
+    """Whether nothing names a cassette, or only a notebook elsewhere, which has none.
+
+    A grader that a notebook's cell starts hands the name of that notebook on to its kernels.
+    """
+    return cassette is None or (
+        cassette.origin.startswith(_BESIDE)
+        and cassette.path.parent.absolute() != cwd.absolute()
+        and not _is_file(cassette.path)
+    )
+
+
 def _nothing_beside(cassette: CassetteFile | None, cwd: Path) -> str | None:
     """Why CI asks no model for a notebook whose cassette may be another file, as a sentence."""
     or_live = f"or set {MODE_VARIABLE}={LIVE}"
@@ -237,8 +251,8 @@ def _nothing_named(mode: str, found: Sequence[Path], environment: Mapping[str, s
         several = listed([each.name for each in found], most=_MOST_LISTED)
         why = f"it is unknown which of {several} is this notebook's: set"
     return (
-        f"Mode `{mode}` needs a cassette, and {why} {CASSETTE_VARIABLE}, or `cassette=`, to the "
-        f"path of a file NAME{SUFFIX}."
+        f"Mode `{mode}` needs a cassette, and {why} {CASSETTE_VARIABLE}, `cassette:` in "
+        f"agentnb.yaml, or `agentnb.configure(cassette=…)`, to the path of a file NAME{SUFFIX}."
     )
 
 

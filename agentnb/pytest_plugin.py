@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _OPTION = "--agentnb-mode"
 _MODES = ("live", "record", "auto", "replay")  # of `agentnb.modes`, which is not loaded for it
+_UNUSED = "agentnb_unused"
+_ANSWER_S = 30
 _LONGEST_ID = 60
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 _mode_of_test = pytest.StashKey["Mode"]()
@@ -58,7 +60,7 @@ def agentnb_cassette(request: pytest.FixtureRequest) -> Iterator[Path]:
     """
     from agentnb import default_session
     from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY
-    from agentnb.repeat import counted_anew
+    from agentnb.repeat import asked_labels, counted_anew
     from agentnb.testing._network import closed_network
 
     path = cassette_of_test(request.node)
@@ -76,6 +78,8 @@ def agentnb_cassette(request: pytest.FixtureRequest) -> Iterator[Path]:
             yield path
         if (made := default_session.session_at_hand()) is not None:
             made.close()
+        if mode.name == REPLAY:
+            _note_unused(request.node, path, asked_labels(path))
 
 
 @pytest.fixture
@@ -151,6 +155,58 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTNB_MODE", mode)
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """After a notebook's last cell, ask its kernel which recorded runs its cells asked for."""
+    notebook: Any = item.parent
+    if _is_cell(item) and (nextitem is None or nextitem.parent is not notebook):
+        cassette = item.path.resolve().with_suffix(".cassette.jsonl")
+        if cassette.is_file() and notebook.kernel.is_alive():
+            from agentnb.testing._lessons import answer, question
+
+            asks = {"silent": True, "timeout": _ANSWER_S, **question(cassette)}
+            with suppress(TimeoutError):  # it is busy with a cell that failed
+                # Without any its runs were live.
+                if asked := answer(notebook.kernel.kc.execute_interactive("", **asks)):
+                    _note_unused(item, cassette, asked)
+    return (yield)
+
+
+def _note_unused(item: pytest.Item, path: Path, asked: Sequence[str]) -> None:
+    """Note recorded runs that were not asked for, in what a worker of xdist reports, too."""
+    from agentnb.cassette import BadCassette, Cassette
+    from agentnb.repeat import not_asked
+
+    try:
+        unused = not_asked(Cassette.read(path), asked)
+    except BadCassette:
+        return  # the test has told
+    if unused:
+        item.user_properties.append((_UNUSED, [path.name, *unused]))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the recorded runs that no test, and no cell, asked for."""
+    stats = terminalreporter.stats
+    partly = [*stats.get("failed", ()), *stats.get("error", ()), *stats.get("deselected", ())]
+    files = {each.nodeid.partition("::")[0] for each in partly}
+    found = [
+        each
+        for report in stats.get("", ())
+        if report.nodeid.partition("::")[0] not in files
+        for name, each in getattr(report, "user_properties", ())
+        if name == _UNUSED and report.when == "teardown"
+    ]
+    if not found:
+        return
+    number = sum(len(labels) for _, *labels in found)
+    were = "recording was" if number == 1 else "recordings were"
+    terminalreporter.section("agentnb")
+    terminalreporter.write_line(f"{number:,} {were} not used:")
+    for name, *labels in found:
+        terminalreporter.write_line(f"  {name}: {', '.join(map(repr, labels))}")
 
 
 def _is_cell(item: pytest.Item) -> bool:

@@ -255,6 +255,6 @@ def test_page_on_ci_records_and_replays(
     assert cassette.name == "test_answer_has_three_parts.cassette.jsonl"
     steps = yaml.safe_load(workflow)["jobs"]["replay"]["steps"]
     assert steps[-2:] == [
-        {"run": "pytest"},
-        {"run": "pytest --nbval --nbval-current-env notebooks/"},
+        {"run": "pytest --agentnb-mode=replay"},
+        {"run": "pytest --nbval --nbval-current-env --agentnb-mode=replay notebooks/"},
     ]

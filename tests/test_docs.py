@@ -500,7 +500,8 @@ def test_page_on_regression_runs_as_a_script_in_tests_and_in_ci(
     kept = [each.name for each in Path("cassettes/test_rivers").iterdir()]
     assert "test_river-Rhine-d21a06.cassette.jsonl" in kept
     steps = yaml.safe_load(workflow)["jobs"]["replay"]["steps"]
-    assert steps[-1] == {"run": "pytest --nbval --nbval-current-env notebooks/"}
+    command = "pytest --nbval --nbval-current-env --agentnb-mode=replay notebooks/"
+    assert steps[-1] == {"run": command}
 
 
 def test_python_of_the_page_on_delegation_runs_from_top_to_bottom(fork_server: ForkServer) -> None:

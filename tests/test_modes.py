@@ -153,6 +153,15 @@ def test_replay_without_a_notebooks_name_takes_the_folders_only_cassette(folder:
     for name in ("record", "auto"):  # they would write into another notebook's
         assert mode_of(name, None, {}, None, folder).cassette is None
 
+    inherited = CassetteFile(
+        folder / "course" / "grade.cassette.jsonl", "the notebook's, by Jupyter"
+    )
+    said = mode_of("replay", None, {}, inherited, folder)
+    assert said.cassette is not None
+    assert said.cassette.path == own
+    here = CassetteFile(folder / "gone.cassette.jsonl", "the notebook's, by Jupyter")
+    assert mode_of("replay", None, {}, here, folder).cassette == here  # its error names the file
+
     (folder / "other.cassette.jsonl").touch()
     found = mode_of("replay", None, {}, None, folder)
     assert found.cassette is None

@@ -38,13 +38,15 @@ class Suite:
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # also agentnb's, if it is installed
         patch.delenv("CI", raising=False)
 
-    def run(self, code: str, *options: str, passed: int, **environment: str) -> None:
-        """Run tests that must all pass."""
+    def run(self, code: str, *options: str, passed: int, **environment: str) -> str:
+        """Run tests that must all pass; returns what pytest printed."""
         self._pytester.makepyfile(test_it=AGENTS + code)
         for name, value in environment.items():
             self._patch.setenv(name, value)
         plugin = ("-p", "agentnb.pytest_plugin", "-p", "no:cacheprovider")
-        self._pytester.runpytest_inprocess(*plugin, *options).assert_outcomes(passed=passed)
+        done = self._pytester.runpytest_inprocess(*plugin, *options)
+        done.assert_outcomes(passed=passed)
+        return done.stdout.str()
 
     @property
     def cassettes(self) -> list[str]:
@@ -55,6 +57,22 @@ class Suite:
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Suite:
     return Suite(pytester, monkeypatch)
+
+
+TWO_RUNS = """
+def test_two(agentnb_session):
+    for name in os.environ["NAMES"].split():
+        agentnb_session.run_sync("How long is it?", name=name)
+"""
+
+
+def test_recorded_runs_that_no_test_asks_for_are_named(suite: Suite) -> None:
+    suite.run(TWO_RUNS, "--agentnb-mode=record", passed=1, NAMES="rhine danube volga")
+    assert "not used" not in suite.run(TWO_RUNS, passed=1)
+
+    said = suite.run(TWO_RUNS, passed=1, NAMES="danube")
+
+    assert "2 recordings were not used:\n  test_two.cassette.jsonl: 'rhine', 'volga'\n" in said
 
 
 RIVERS = """

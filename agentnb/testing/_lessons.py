@@ -251,8 +251,7 @@ async def _execute(
                     lesson.ran += 1
                     await client.async_execute_cell(cell, place)
                     at_cell()
-            asks = {"asked": _ASKED.format(str(cassette))}
-            reply = await client.kc.execute_interactive("", silent=True, user_expressions=asks)
+            reply = await client.kc.execute_interactive("", silent=True, **question(cassette))
     except CellExecutionError as error:
         why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
         lesson.error = f"cell [{lesson.ran}] fails:\n{indent(why, '  ')}"
@@ -260,6 +259,16 @@ async def _execute(
     except DeadKernelError:
         lesson.error = f"its kernel died in cell [{lesson.ran}]"
         return None
+    return answer(reply)
+
+
+def question(cassette: Path) -> dict[str, Any]:
+    """What a kernel executes to say which runs of a cassette it asked for."""
+    return {"user_expressions": {"asked": _ASKED.format(str(cassette))}}
+
+
+def answer(reply: Any) -> list[str]:
+    """The labels of these runs, by the kernel's reply."""
     said = reply["content"]["user_expressions"]["asked"]
     return list(literal_eval(said["data"]["text/plain"]))
 

@@ -177,6 +177,13 @@ def test_notebook_that_was_recorded_as_the_page_says_passes_in_ci_without_a_mode
     assert nbval(tmp_path) == [None] * 3
     assert cassette.read_bytes() == recorded
 
+    model = by_agent({"root": "!"})
+    with counted_anew():
+        session = agentnb.Session(provider=model, mode="auto", cassette=cassette, store=None)
+        session.run_sync("x", name="deleted")
+    done, _ = nbval_once(tmp_path)
+    assert "1 recording was not used:\n  lesson.cassette.jsonl: 'deleted'\n" in done.stdout
+
 
 def test_page_quotes_what_is_said_of_a_call_that_is_not_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
