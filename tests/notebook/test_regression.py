@@ -215,7 +215,7 @@ def test_page_quotes_what_is_said_of_a_call_that_is_not_recorded(
 def test_page_quotes_what_is_said_of_an_agent_with_another_status(
     report: Mapping[str, str | None],
 ) -> None:
-    (quoted,) = (text for text in code_of(PAGE, "text") if "(- saved, + now)" in text)
+    (quoted,) = (text for text in code_of(PAGE, "text") if "no such river" in text)
 
     assert dedent(quoted) in (report["another-status"] or "")
 
