@@ -143,6 +143,29 @@ def test_panel_whose_kernel_was_restarted_stands_still_and_says_so(desk: Desk) -
         panel.expect_statuses(_1="running", _2="completed")
 
 
+def test_control_alone_is_hidden_when_its_kernel_is_restarted_and_a_new_one_works(
+    desk: Desk,
+) -> None:
+    alone = "run = agentnb.get_session().newest_run\nrun.cancel_button()"
+    with a_door() as door:
+        model = scripted(HELD, door=door)
+        notebook = desk.notebook(model, "%%spawn --bg --quiet\nDo it.", alone)
+        button = notebook.output(2).get_by_role("button", name="Cancel run")
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        notebook.run(2)
+        expect(button).to_be_enabled()
+
+        notebook.restart_kernel()
+        expect(button).to_be_hidden()
+
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        notebook.run(2)
+        button.click()
+        expect(button).to_be_disabled()
+
+
 def test_view_of_an_ended_run_whose_kernel_is_shut_down_hides_nothing(desk: Desk) -> None:
     notebook = desk.notebook("%load_ext agentnb", "%%spawn --model demo\nSay hello.")
     notebook.run(0, 1)
