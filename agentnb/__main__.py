@@ -19,6 +19,8 @@ WRONG = 2
 """Exit code when a file could not be handled. The other files were."""
 BROKEN = 1
 """Exit code of `doctor` when something does not work, of `check` when something differs."""
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,9 +78,9 @@ def _lessons(files: Sequence[str], mode: str, jobs: int) -> int:
     except AgentnbError as error:
         print(error, file=sys.stderr)
         return WRONG
-    except ImportError as error:
-        print(f'{error}. Install it: pip install "agentnb[lab]"', file=sys.stderr)
-        return WRONG
+    except KeyboardInterrupt:
+        print("Interrupted: the notebooks that had not ended are as they were.", file=sys.stderr)
+        return INTERRUPTED
     print(_lessons.summary(done))
     return BROKEN if any(each.failed for each in done) else 0
 
@@ -145,6 +147,12 @@ def _not_asked(notebook: str, cassette: str) -> Sequence[str]:
             "unknown which runs it asks for. Run `python -m agentnb check` to see what is wrong."
         )
     return ran.unused
+
+
+def _jobs(word: str) -> int:
+    if not (word.isdecimal() and int(word)):
+        raise argparse.ArgumentTypeError(f"it must be a whole number from 1, not {literal(word)}")
+    return int(word)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -217,12 +225,12 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help=words,
         description="Run notebooks in fresh kernels, answered by the NAME.cassette.jsonl beside "
-        "each, and compare the outputs with the saved ones. Asks no model and changes nothing. "
-        "Exits with 1 if something differs.",
+        "each, and compare the outputs with the saved ones. Asks no model and changes nothing, "
+        "unless a notebook's own code sets another mode. Exits with 1 if something differs.",
     )
     for verb in (record, check):
         verb.add_argument("files", nargs="+", metavar="FILE", help=about_files)
-        verb.add_argument("--jobs", type=int, default=2, help="how many run at once (2)")
+        verb.add_argument("--jobs", type=_jobs, default=2, help="how many run at once (2)")
 
     return parser
 

@@ -163,13 +163,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     notebook: Any = item.parent
     if _is_cell(item) and (nextitem is None or nextitem.parent is not notebook):
         cassette = item.path.resolve().with_suffix(".cassette.jsonl")
-        if cassette.is_file() and notebook.kernel.is_alive():
+        kernel = notebook.kernel  # `None` if none was started
+        if cassette.is_file() and kernel is not None and kernel.is_alive():
             from agentnb.testing._lessons import answer, question
 
             asks = {"silent": True, "timeout": _ANSWER_S, **question(cassette)}
             with suppress(TimeoutError):  # it is busy with a cell that failed
                 # Without any its runs were live.
-                if asked := answer(notebook.kernel.kc.execute_interactive("", **asks)):
+                if asked := answer(kernel.kc.execute_interactive("", **asks)):
                     _note_unused(item, cassette, asked)
     return (yield)
 

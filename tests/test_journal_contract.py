@@ -22,7 +22,14 @@ from agentnb.core.records import (
     RunJournal,
     ToolCallRecord,
 )
-from agentnb.core.types import AgentStatus, path_of
+from agentnb.core.types import (
+    AgentStatus,
+    OpaqueBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
+    path_of,
+)
 from agentnb.store.journal import SqliteJournal
 from agentnb.store.writer import Writer
 from agentnb.testing import Check, JournalFactory, journal_contract
@@ -288,6 +295,32 @@ class ReadsOneAndTrueAlike(MemoryJournal):
         return replace(found, calls=tuple(calls))
 
 
+class LosesForeignParts(MemoryJournal):
+    """Keeps only the parts of a reply that it knows."""
+
+    def load(self, run_id: str) -> RunJournal:
+        found = super().load(run_id)
+        return replace(found, calls=tuple(map(self._without, found.calls)))
+
+    def _without(self, call: CallRecord) -> CallRecord:
+        if call.message is None:
+            return call
+        kept = tuple(each for each in call.message.content if not isinstance(each, OpaqueBlock))
+        return replace(call, message=replace(call.message, content=kept))
+
+
+class LosesForeignFields(LosesForeignParts):
+    def _without(self, call: CallRecord) -> CallRecord:
+        if call.message is None:
+            return call
+        known = TextBlock | ThinkingBlock | ToolUseBlock
+        kept = [
+            replace(each, extra=None) if isinstance(each, known) else each
+            for each in call.message.content
+        ]
+        return replace(call, message=replace(call.message, content=tuple(kept)))
+
+
 @pytest.mark.parametrize(
     ("broken", "promise"),
     [
@@ -311,6 +344,8 @@ class ReadsOneAndTrueAlike(MemoryJournal):
         (HasWholeNumbersOf64Bits, "counts beyond 64 bits"),
         (StopsAtTheEnd, "published after the end of the run"),
         (ReadsOneAndTrueAlike, "true and false come back as such"),
+        (LosesForeignParts, "records of every kind come back equal"),
+        (LosesForeignFields, "records of every kind come back equal"),
     ],
 )
 async def test_broken_journal_fails_at_the_promise_that_it_breaks(

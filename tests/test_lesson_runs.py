@@ -157,11 +157,9 @@ def test_runs_of_deleted_cells_are_named_and_pruned(say: Say) -> None:
     assert say("check", str(path))[0] == 0
 
 
-def test_lesson_that_fails_is_not_saved_and_its_recording_stays(say: Say) -> None:
+def test_lesson_with_a_cell_that_fails_is_not_saved(say: Say) -> None:
     path = lesson(LOAD, MODE, MODEL, FIRST)
     say("record", str(path))
-    cassette = Path("rivers.cassette.jsonl")
-    recorded = cassette.read_bytes()
     edit(path, 3, MODEL.replace('"Both."', "1 / 0"))
     before = path.read_bytes()
 
@@ -172,8 +170,27 @@ def test_lesson_that_fails_is_not_saved_and_its_recording_stays(say: Say) -> Non
     assert "cell [4] fails:\n    " in said
     assert "1 notebook: 1 not saved" in said
     assert path.read_bytes() == before
-    edit(path, 3, MODEL)
-    assert Cassette.read(cassette).labels == ("first",), recorded
+
+
+@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
+def test_number_at_once_that_is_none_is_refused(
+    say: Say, jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = lesson("1 + 1")
+
+    with pytest.raises(SystemExit):
+        say("check", f"--jobs={jobs}", str(path))
+    assert "whole number from 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["[]", '{"cells": [5], "nbformat": 4, "nbformat_minor": 5}'])
+def test_file_that_is_no_notebook_is_an_error(say: Say, wrong: str) -> None:
+    Path("odd.ipynb").write_text(wrong)
+
+    returned, said = say("check", "odd.ipynb")
+
+    assert returned == 1
+    assert "'odd.ipynb' cannot be read as a notebook" in said
 
 
 def test_lesson_without_a_recording_reaches_no_network(say: Say) -> None:

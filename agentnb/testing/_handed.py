@@ -36,6 +36,12 @@ from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,
     CompletionRequest,
+    Message,
+    OpaqueBlock,
+    Role,
+    TextBlock,
+    ThinkingBlock,
+    ToolUseBlock,
     Usage,
     assistant_message,
     id_at,
@@ -313,7 +319,15 @@ async def short_story(bench: Bench, text: Callable[[str], str] = str) -> Run:
     messages = (user_message(text("the task")),)
     call = run.start_call(ROOT_PATH, CompletionRequest("any", text("system"), messages))
     run.say(ROOT_PATH, text("I look"), " closely")
-    run.finish_call(call, stop_reason=text("tool_use"))
+    kept = {text("api"): {text("field"): [text("part"), None, 1]}}
+    blocks = (
+        OpaqueBlock(text("api"), {text("kept"): text("part")}),
+        ThinkingBlock(text("hm"), text("sign"), text("data"), kept),
+        TextBlock(text("I look") + " closely", kept),
+        ToolUseBlock(text("use"), text("look"), {text("where"): text("there")}, kept),
+    )
+    message = Message(Role.ASSISTANT, blocks)
+    run.finish_call(call, message=message, stop_reason=text("tool_use"))
     tool = run.start_tool(ROOT_PATH, {text("where"): text("there")}, name=text("look"))
     run.finish_tool(tool, text("seen"), is_error=True)
     run.order("tell", "code", {"agent": ROOT_PATH, "text": text("go on")})

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
+import signal
 import time
 from ast import literal_eval
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,13 +25,13 @@ from agentnb.cassette import BadCassette, Cassette
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
-from agentnb.errors import UnreadableNotebook
+from agentnb.errors import NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
 from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
-from agentnb.views.freeze import freeze_file
+from agentnb.views.freeze import freeze_file, read_document
 
 _MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)\w+[ \t]*$", re.MULTILINE)
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
@@ -121,7 +124,7 @@ async def run_lessons(
         at_cell: Called after each cell of code.
 
     Raises:
-        ImportError: nbclient is missing.
+        NotebookError: What runs notebooks is missing.
     """
     room = asyncio.Semaphore(jobs)
     beside = {path: (cassette or path.with_suffix(SUFFIX)).absolute() for path in paths}
@@ -167,19 +170,22 @@ def read_lesson(path: Path) -> Any:
     """A notebook as nbformat reads it.
 
     Raises:
+        NotebookError: nbformat is missing.
         UnreadableNotebook: It is no notebook, or not one in Python.
     """
-    import nbformat
-
+    document = read_document(path)
     try:
-        notebook: Any = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    except FileNotFoundError:
-        raise UnreadableNotebook(str(path), "there is no such file") from None
-    except OSError as error:
-        raise UnreadableNotebook(str(path), error.strerror or type(error).__name__) from error
-    except Exception as error:
-        raise UnreadableNotebook(str(path), visible(str(error), 120)) from None
-    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
+        import nbclient  # noqa: F401  # runs it, later
+        import nbformat
+    except ImportError as error:
+        fix = 'Install what runs notebooks: pip install "agentnb[lab]".'
+        raise NotebookError(f"The package {literal(error.name)} is missing. {fix}") from None
+    try:
+        notebook: Any = nbformat.reads(json.dumps(document), as_version=4)  # type: ignore[no-untyped-call]
+        language = notebook.metadata.get("kernelspec", {}).get("language", "python")
+        cells_of(notebook)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UnreadableNotebook(str(path), f"a part of it is wrong ({literal(error)})") from None
     if language != "python":
         raise UnreadableNotebook(str(path), f"its language is {visible(language, 20)}, not Python")
     return notebook
@@ -243,6 +249,8 @@ async def _execute(
     environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
     try:
         async with client.async_setup_kernel(env=environment):
+            with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             if mode == LIVE:
                 why = _NO_CASSETTE.format(cassette.name, lesson.path.name)
                 await client.kc.execute_interactive(_CLOSE.format(why), silent=True)
@@ -268,9 +276,9 @@ def question(cassette: Path) -> dict[str, Any]:
 
 
 def answer(reply: Any) -> list[str]:
-    """The labels of these runs, by the kernel's reply."""
+    """The labels of these runs, by the kernel's reply; none where agentnb is not installed."""
     said = reply["content"]["user_expressions"]["asked"]
-    return list(literal_eval(said["data"]["text/plain"]))
+    return list(literal_eval(said["data"]["text/plain"])) if said["status"] == "ok" else []
 
 
 def _is_ignored(cell: Any) -> bool:

@@ -77,7 +77,7 @@ def freeze_file(path: Path) -> int:
         UnreadableNotebook: The file does not exist, or is not a notebook of format 4.
         OSError: The file cannot be written, and is unchanged.
     """
-    read = _read(path)
+    read = read_document(path)
     document, total = frozen(read)
     if document != read:
         replace_file(path, _as_text(document))
@@ -160,7 +160,12 @@ def _references(value: Any) -> Iterator[str]:
             values += each.values() if isinstance(each, dict) else each
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
+    """A saved notebook, as it stands in its file.
+
+    Raises:
+        UnreadableNotebook: The file does not exist, or is not a notebook of format 4.
+    """
     source = str(path)
     try:
         document = json.loads(read_file(path, max_bytes=_MOST_BYTES).decode("utf-8-sig"))

@@ -25,6 +25,7 @@ function keeper() {
       return () => {
         stopNaming();
         stopHearing();
+        connection.close();
       };
     },
   };
