@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import DeadKernelError
 from nbformat import NotebookNode
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Browser, Locator, expect
 
 from agentnb import RunRecord, Session
 from tests.browser.desk import KERNEL, Desk
@@ -116,6 +116,9 @@ NOT_ENDED = {"running", "waiting", "pending"}
 READ = "all => all.map(({dataset}) => [dataset.agentPath ?? dataset.row, dataset.status])"
 MARKS = """all => all.filter(each =>
     each.checkVisibility() && getComputedStyle(each, "::before").display !== "none").length"""
+WITHOUT_BLOB = "script-src http: https: 'unsafe-inline' 'unsafe-eval'"
+"""A policy under which ipywidgets is loaded, and anywidget refuses our scripts."""
+LATEST = re.compile(r"(running|pending), as of \d\d:\d\d")
 STEERS = re.compile("Cancel|Pause|Resume|Continue|Play|Send|Complete|Add note|Read aloud")
 
 
@@ -238,6 +241,25 @@ def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, st
     expect_nothing_to_press(controls)
 
 
+def test_policy_that_forbids_our_scripts_leaves_the_words_and_nothing_to_press(
+    chromium: Browser, of_kernel: Saved
+) -> None:
+    with (
+        chromium.new_context() as context,
+        a_web_page(context, of_kernel.file("open"), policy=WITHOUT_BLOB) as page,
+    ):
+        for at, view in enumerate(VIEWS):
+            place = page.output(at)
+            if view in ("panel", "map", "bg"):  # ipywidgets is loaded, and draws its part
+                expect(place.locator("button.agentnb-cancel-run")).to_have_count(1)
+            expect(place.locator("button:visible", has_text=STEERS)).to_have_count(0)
+            expect(place.locator("[role=slider]:visible")).to_have_count(0)
+            expect(place.locator(".agentnb-tree-view")).to_have_count(0)
+            if view != "board":
+                expect(place.locator(".agentnb-beside")).to_contain_text(LATEST)
+        expect_nothing_to_press(page.output(len(VIEWS)))
+
+
 def expect_nothing_to_press(controls: Locator) -> None:
     controls.scroll_into_view_if_needed()
     expect(controls.locator("button")).to_have_count(2)
@@ -270,7 +292,7 @@ def expect_view(view: str, place: Locator, record: Any, state: str) -> None:
         ended = {path: status for path, status in shown.items() if status not in NOT_ENDED}
         assert ended.items() <= agents.items()
         expect(place).to_contain_text(re.compile(r"not live: as of \d\d:\d\d"))
-        expect(words).to_contain_text(re.compile(r"(running|pending), as of \d\d:\d\d"))
+        expect(words).to_contain_text(LATEST)
     if view != "tree":
         status = re.compile(ENDED.get(state, "running|pending"))
         expect(place.locator(".agentnb-run-status")).to_contain_text(status)

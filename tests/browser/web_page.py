@@ -58,13 +58,14 @@ class WebPage:
         notebook: As it was saved.
         template: Of nbconvert.
         has_scripts: Whether the page can load its scripts.
+        policy: Its Content-Security-Policy.
     """
 
     def __init__(
-        self, page: Page, notebook: NotebookNode, *, template: str, has_scripts: bool
+        self, page: Page, notebook: NotebookNode, *, template: str, has_scripts: bool, policy: str
     ) -> None:
         self.page = page
-        self._has_scripts = has_scripts
+        self._has_scripts, self._policy = has_scripts, policy
         exporter: Any = HTMLExporter
         self._html, _ = exporter(template_name=template).from_notebook_node(notebook)
 
@@ -91,7 +92,8 @@ class WebPage:
     def _answer(self, route: Route) -> None:
         asked = route.request.url
         if asked == _ADDRESS:
-            route.fulfill(body=self._html, content_type="text/html")
+            headers = {"Content-Security-Policy": self._policy}
+            route.fulfill(body=self._html, content_type="text/html", headers=headers)
             return
         for pattern, place in _SCRIPTS.items():
             if self._has_scripts and re.search(pattern, asked):
@@ -114,11 +116,12 @@ def a_web_page(
     *,
     template: str = "lab",
     has_scripts: bool = True,
+    policy: str = "",
 ) -> Iterator[WebPage]:
     """A notebook as a web page, opened, and closed afterwards."""
     with context.new_page() as page:
         page.set_default_timeout(DEADLINE_MS)
         page.set_viewport_size({"width": 1100, "height": 1400})
-        shown = WebPage(page, notebook, template=template, has_scripts=has_scripts)
+        shown = WebPage(page, notebook, template=template, has_scripts=has_scripts, policy=policy)
         shown.open()
         yield shown

@@ -45,6 +45,7 @@ from agentnb.views.panel.widgets import (
     HtmlPart,
     Markup,
     RunWidget,
+    hide_until_live,
     text,
 )
 from agentnb.views.panel.wire import FieldState, Frame, NewestMessage, SliderState, Summary
@@ -73,8 +74,9 @@ class Keeper(ClosableWidget, anywidget.AnyWidget):
     """Is beside a control in a page without a tree, and is never shown.
 
     The control is a widget of ipywidgets, which Python cannot reach in a saved page: a little
-    JavaScript hides it there, since no kernel would hear it. It also names a slider's handle: a
-    screen reader would only say "slider, 50000", and forced colours would hide it.
+    JavaScript shows it (see `hide_until_live`) while a kernel would hear it. It also names a
+    slider's handle: a screen reader would only say "slider, 50000", and forced colours would hide
+    it.
     """
 
     _esm = Unicode().tag(sync=True)
@@ -99,8 +101,10 @@ class _Control(RunWidget):
 
     _keeper: Keeper | None = None
 
-    def _stand_alone(self) -> None:
-        self._keeper = Keeper(self)
+    def _begin_hidden(self, *, is_alone: bool) -> None:
+        hide_until_live(self)
+        if is_alone:
+            self._keeper = Keeper(self)
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
@@ -222,8 +226,7 @@ class BudgetSlider(_BudgetControl, IntSlider):
         self.add_class("agentnb-budget-slider")
         if self._unit != TOKENS:
             self.add_class("agentnb-in-dollars")  # its handle speaks of dollars
-        if is_alone:
-            self._stand_alone()
+        self._begin_hidden(is_alone=is_alone)
 
     def _put(self, total: int) -> None:
         with _own_change(), self.hold_sync():
@@ -281,8 +284,7 @@ class BudgetNumber(_BudgetControl, VBox):
         self.observe(lambda change: self._rest(change["new"]), "disabled")
         self._rest(self.disabled)
         self.add_class("agentnb-budget-number")
-        if is_alone:
-            self._stand_alone()
+        self._begin_hidden(is_alone=is_alone)
 
     def _put(self, total: int) -> None:
         if total != self._said_at:
@@ -376,8 +378,7 @@ class CancelButton(_Control, Button):
             self.attach(publisher)
         hear(self)
         self.on_click(lambda _: self._pressed())
-        if is_alone:
-            self._stand_alone()
+        self._begin_hidden(is_alone=is_alone)
 
     def show(self, frame: Frame) -> None:
         """Disable the button when the run has ended."""
@@ -417,8 +418,7 @@ class PauseButton(_Control, Button):
             self.attach(publisher)
         hear(self)
         self.on_click(lambda _: self._pressed())
-        if is_alone:
-            self._stand_alone()
+        self._begin_hidden(is_alone=is_alone)
 
     def show(self, frame: Frame) -> None:
         """Name what the button does now; disable it when the run has ended."""

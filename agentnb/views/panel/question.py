@@ -14,7 +14,7 @@ from agentnb.core.money import share_in_words
 from agentnb.views.panel.clock import clock
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.widgets import GuardedPart, Markup, RunWidget, text
+from agentnb.views.panel.widgets import GuardedPart, Markup, RunWidget, hide_until_live, text
 from agentnb.views.panel.wire import Frame, Question
 
 _LINE = 80
@@ -39,6 +39,7 @@ class BudgetQuestion(RunWidget, Box):
         with publisher.lock:
             super().__init__(**{"layout": layout, **traits})
             self.add_class("agentnb-budget-question")
+            hide_until_live(self)
             self.attach(publisher)
 
     def show(self, frame: Frame) -> None:

@@ -53,6 +53,16 @@ def _close_parts(widget: Widget) -> None:
         part.close()
 
 
+def hide_until_live(control: DOMWidget) -> None:
+    """Hide a control of ipywidgets until our own code, in the page, shows it.
+
+    So no page offers it where that code is not loaded, as a strict policy forbids, or no kernel
+    answers.
+    """
+    control.layout.visibility = "hidden"
+    control.add_class("agentnb-control")
+
+
 class RunWidget(ClosableWidget):
     """Mixin, before a class of ipywidgets: shows a run's frames until it is closed."""
 

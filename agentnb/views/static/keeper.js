@@ -1,5 +1,5 @@
 // The entry module beside a control in a page without a tree. It has no view, and lives as long as its
-// model: it hides the control while no kernel answers, and names a slider's handle.
+// model: it shows the control until no kernel answers, and names a slider's handle.
 
 import { connectTo, whenKernelIsLost } from "./any_widget.js";
 import { nameSliders } from "./labels.js";
@@ -11,12 +11,15 @@ function keeper() {
     initialize({ model }) {
       const connection = connectTo(model, NO_FRAMES);
       // A sheet, since the control may come into the page later; not its text, which a policy may forbid.
-      const hidden = new CSSStyleSheet();
-      hidden.insertRule(`.${model.get("control")} { display: none !important; }`);
+      const sheet = new CSSStyleSheet();
+      sheet.insertRule(`.${model.get("control")} {}`);
+      const { style } = sheet.cssRules[0];
       const show = (isThere) => {
-        const others = document.adoptedStyleSheets.filter((sheet) => sheet !== hidden);
-        document.adoptedStyleSheets = isThere ? others : [...others, hidden];
+        style.setProperty("visibility", isThere ? "visible" : "hidden", "important");
+        style.setProperty("display", isThere ? "" : "none", "important");
       };
+      show(true);
+      document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
       const ignore = () => {};
       const [alive, closed] = [() => show(true), () => show(false)];
       connection.join({ frame: ignore, message: ignore, alive, closed });

@@ -416,12 +416,17 @@ export class View {
   }
 }
 
-// A box stands still with a view in it, unless it has another one that is alive.
+// A box stands still with a view in it, unless it has another one that is alive. Else it steers: its
+// controls, which are saved hidden, are shown.
 function markBox(box) {
   if (!box || box.classList.contains("agentnb-tree-view")) return;
   const has = (mark) => box.querySelector(`.agentnb-tree-view.${mark}`) !== null;
   const isStill = has("agentnb-stands-still") && !has("agentnb-is-live");
   box.classList.toggle("agentnb-stands-still", isStill);
+  box.classList.toggle(
+    "agentnb-steers",
+    !isStill && box.querySelector(".agentnb-tree-view") !== null,
+  );
 }
 
 // A dashboard of one's own may have controls of the run beside the view.
