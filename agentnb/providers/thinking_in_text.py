@@ -53,6 +53,8 @@ _PAIRS = {
     "<|channel|>analysis<|message|>": "<|end|><|start|>assistant<|channel|>final<|message|>",
 }
 """As the parsers of vLLM and SGLang know them; of the last, the model is gpt-oss."""
+_FINAL = "<|channel|>final<|message|>"
+"""Begins an answer of gpt-oss that comes without thinking: it is no part of it."""
 _WORDS = ("<thinking>", "<thought>")
 """These may also be what a person asked for: a reply that is nothing else is the answer."""
 _BEGINS, _ENDS = tuple(_PAIRS), tuple(_PAIRS.values())
@@ -295,10 +297,13 @@ class _Split:
             self.begin, self._end, self._left = tag, _PAIRS[tag], begun[len(tag) :]
             self._may_hold = False
             return self._think()
-        if not tag and any(tag.startswith(begun) for tag in _BEGINS):
+        if not tag and any(tag.startswith(begun) for tag in (*_BEGINS, _FINAL)):
             if not begun:
                 self._blanks, self._left = [*self._blanks, self._left], ""
             return []
+        if begun.startswith(_FINAL) and not _stands_in(self._request, _FINAL):
+            self._follows, self._blanks, self._left = True, [], begun.removeprefix(_FINAL)
+            return self._begin()
         if self._may_hold and not self._follows:
             self._is_held = True
             text, self._left = self._left, ""
@@ -423,7 +428,7 @@ def _is_begun(before: str, tag: str) -> bool:
 
 def _stands_in(request: CompletionRequest, tag: str) -> bool:
     """Whether a text of the request holds a tag of thinking, or its end."""
-    tags = tag, _PAIRS[tag]
+    tags = tag, _PAIRS.get(tag, tag)
     texts = [request.system] + [
         block.text
         for message in request.messages

@@ -59,6 +59,8 @@ ALOUD = {
         "hm",
         "Paris",
     ),
+    "<|channel|>final<|message|>Paris": ("", "Paris"),
+    "\n<|channel|>final<|message|>\n<|channel|": ("", "<|channel|"),
     "<think>\n\n</think>\n\n<think>hm</think>\nParis": ("\n\nhm", "Paris"),
     "<think>hm</think>\n <th": ("hm", "<th"),
     "<think>a</think><thinking>b</thinking>\n": ("ab", ""),
@@ -249,6 +251,13 @@ def test_tag_that_stands_in_the_request_is_text(asked: CompletionRequest) -> Non
         for server in (Server(), Server(thinks_in_text={"m"})):
             assert content_of(read(server, said, request=asked)) == ("", said)
             assert content_of(read(server, *said, request=asked)) == ("", said)
+
+
+def test_mark_of_an_answer_that_stands_in_the_request_is_text() -> None:
+    said = "<|channel|>final<|message|>Paris"
+    request = replace(HELLO, messages=(user_message(f"Repeat: {said}"),))
+
+    assert content_of(read(Server(), said, request=request)) == ("", said)
 
 
 @pytest.mark.parametrize("server", [Server(), Server(thinks_in_text={"m"})])
