@@ -18,7 +18,8 @@ from agentnb.views.freeze import freeze_file
 WRONG = 2
 """Exit code when a file could not be handled. The other files were."""
 BROKEN = 1
-"""Exit code of `doctor` when something does not work, of `check` when something differs."""
+"""Exit code of `doctor` when something does not work, of `check` and `diff` when something
+differs."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if order.verb in ("record", "check"):
         mode = "replay" if order.verb == "check" else "auto" if order.auto else "record"
         return _lessons(order.files, mode, order.jobs)
+    if order.verb == "cassette" and order.act == "diff":
+        return _diff(order.old, order.new)
     if order.verb == "freeze":
         return max([_changed(_freeze, file) for file in order.files])
     return max([_changed(partial(_prune, order.notebook), file) for file in order.files])
@@ -83,6 +86,22 @@ def _lessons(files: Sequence[str], mode: str, jobs: int) -> int:
         return INTERRUPTED
     print(_lessons.summary(done))
     return BROKEN if any(each.failed for each in done) else 0
+
+
+def _diff(old: str, new: str) -> int:
+    from agentnb.cassette import Cassette
+    from agentnb.checking.recordings import recorded_differences
+
+    try:
+        differs = "\n\n".join(recorded_differences(Cassette.read(old), Cassette.read(new)))
+    except AgentnbError as error:
+        print(error, file=sys.stderr)
+        return WRONG
+    if not differs:
+        print("The recorded runs are the same.")
+        return 0
+    print(differs)
+    return BROKEN
 
 
 def _trust(file: str) -> int:
@@ -193,8 +212,9 @@ def _parser() -> argparse.ArgumentParser:
         "Exits with 1 if something does not work.",
     )
     doctor.add_argument("--json", action="store_true", help="for machines: one JSON object")
-    words = "clean up recorded runs"
-    cassette = verbs.add_parser("cassette", help=words, description="Clean up recorded runs.")
+    words = "compare and clean up recorded runs"
+    about_runs = "Compare and clean up recorded runs."
+    cassette = verbs.add_parser("cassette", help=words, description=about_runs)
     tidy = cassette.add_subparsers(dest="act", metavar="COMMAND", required=True)
     words = "remove unused calls"
     prune = tidy.add_parser(
@@ -210,6 +230,15 @@ def _parser() -> argparse.ArgumentParser:
         help="also remove the runs that no cell of this notebook asks for; it is run to find them, "
         "in mode `replay`, which asks no model",
     )
+    words = "compare the runs of two cassettes"
+    diff = tidy.add_parser(
+        "diff",
+        help=words,
+        description="Compare the recorded runs of two cassettes agent by agent: statuses, tasks, "
+        "answers, tokens, costs. Exits with 1 if something differs.",
+    )
+    diff.add_argument("old", metavar="OLD", help="NAME.cassette.jsonl as it was before")
+    diff.add_argument("new", metavar="NEW", help="as it is after")
     about_files = "a notebook, or a folder with some"
     words = "run notebooks, and record what the models answer"
     record = verbs.add_parser(

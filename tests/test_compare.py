@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import agentnb
 from agentnb import OrchestratorError, Price, Session
-from agentnb.checking.compare import Comparison
-from agentnb.core.errors import AuthenticationFailed
-from agentnb.core.types import Usage
+from agentnb.__main__ import main
+from agentnb.cassette import Cassette
+from agentnb.checking.compare import Comparison, side_of
+from agentnb.checking.recordings import recorded_side
+from agentnb.core.errors import AuthenticationFailed, InvalidRequest
+from agentnb.core.types import AgentStatus, Usage
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider
 from agentnb.run import Run
 from agentnb.views.table import ROWS
@@ -239,3 +244,84 @@ def test_secret_in_an_answer_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
 
     shown = [str(found), str(found.to_records()), found._repr_mimebundle_()["text/html"]]
     assert [text for text in shown if "planted" in text] == []
+
+
+# -- of two cassettes ------------------------------------------------------------------------------
+
+
+def recorded(path: Path, name: str, *, model: ScriptedProvider, **more: Any) -> Run:
+    options = {"mode": "record", "cassette": path, "store": None, **more}
+    with Session(provider=model, **options) as session:
+        run = session.spawn("Which capital?", name=name)
+        try:
+            run.result(DEADLINE_S)
+        except OrchestratorError:
+            pass
+    return run
+
+
+REFUSED = InvalidRequest("no such model", status_code=400)
+RECORDED: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "alone": ({"root": "Rome."}, {}),
+    "two levels": ({"root": [spawn("A & <B>", "B"), "Rome."], "B": [spawn("C"), "c"]}, {}),
+    "a failed agent": ({"root": [spawn("A"), "x"], "A": Reply("", error=REFUSED)}, {}),
+    "a failed root": ({"root": Reply("", error=REFUSED)}, {}),
+    "a cut answer": ({"root": Reply("Ro", stop_reason="max_tokens")}, {}),
+    "an exhausted run": (
+        {"root": [spawn("A"), Reply("long", usage=Usage(900, 300)), "end"]},
+        {"budget": 2_000},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", RECORDED)
+def test_recorded_run_is_compared_as_the_run_itself(tmp_path: Path, what: str) -> None:
+    replies, options = RECORDED[what]
+    agentnb.set_prices({"scripted": Price(1, 2)})
+    run = recorded(tmp_path / "a.cassette.jsonl", "a", model=by_agent(replies), **options)
+
+    side = recorded_side(Cassette.read(tmp_path / "a.cassette.jsonl"), "a")
+
+    assert Comparison(side_of(run), side).same
+    assert side.agents.keys() == {row["path"] for row in run.to_records()}
+
+
+def test_cassettes_are_compared_run_by_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = tmp_path / "old.cassette.jsonl", tmp_path / "new.cassette.jsonl"
+    kept, gone, made = (by_agent({"root": said}) for said in ("Rome.", "Oslo.", "Lima."))
+    for path in (old, new):
+        recorded(path, "kept", model=kept)
+        answer = "It is Paris." if path == old else "It is Lyon."
+        recorded(path, "changed", model=by_agent({"root": [spawn("A"), answer]}))
+    recorded(old, "gone", model=gone)
+    recorded(new, "made", model=made)
+
+    assert main(["cassette", "diff", str(old), str(new)]) == 1
+    said = capsys.readouterr().out
+    assert main(["cassette", "diff", str(old), str(old)]) == 0
+    same = capsys.readouterr().out
+    assert main(["cassette", "diff", str(old), str(tmp_path / "nowhere")]) == 2
+
+    assert "root, answer: It is [-Paris.-]{+Lyon.+}" in said
+    assert "Run 'gone' is only in the cassette before." in said
+    assert "Run 'made' is only in the cassette after." in said
+    assert "kept" not in said
+    assert said.endswith("4 runs: 1 changed, 1 only after, 1 only before, 1 same\n")
+    assert same == "The recorded runs are the same.\n"
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_recording_of_a_run_that_has_not_ended_is_compared(tmp_path: Path) -> None:
+    path = tmp_path / "a.cassette.jsonl"
+    recorded(path, "a", model=by_agent({"root": [spawn("A"), "x"]}))
+    lines = [
+        line for line in path.read_text().splitlines() if json.loads(line).get("kind") != "end"
+    ]
+    path.write_text("\n".join([*lines, ""]))
+
+    side = recorded_side(Cassette.read(path), "a")
+
+    assert {agent.status for agent in side.agents.values()} == {AgentStatus.RUNNING}
+    assert side.totals.status == AgentStatus.RUNNING

@@ -6,9 +6,11 @@ and needs the pieces only once, so that it need not keep a hundred small values 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields as fields_of
 from datetime import UTC, datetime
+from html import unescape
 from itertools import accumulate, pairwise
 from typing import Any, cast
 
@@ -39,6 +41,7 @@ from agentnb.core.types import (
     path_key,
 )
 
+_TASK = re.compile(r"<task>\n(.*)\n</task>\Z", re.DOTALL)
 ROOT_ID = ROOT_PATH
 """The thread id of every run in a cassette."""
 
@@ -105,6 +108,12 @@ class RecordedCall(CallRecord):
 
 _CALL_FIELDS = tuple(each.name for each in fields_of(CallRecord))
 _set = object.__setattr__
+
+
+def task_in(system: str) -> str:
+    """The task in a sub-agent's system prompt; empty for the root's."""
+    found = _TASK.search(system)
+    return unescape(found[1]) if found else ""
 
 
 def request_of(line: Line) -> CompletionRequest:

@@ -36,7 +36,7 @@ def word_difference(old: str, new: str) -> str:
     Returns:
         One line of at most 150 characters.
     """
-    first = _first_difference(old, new)
+    first = first_difference(old, new)
     # Include the beginning of the word, and the few words before it.
     begin = max(0, first - 60)
     cut_old, cut_new = old[begin : first + _PIECE], new[begin : first + _PIECE]
@@ -55,7 +55,7 @@ def word_difference(old: str, new: str) -> str:
     return visible("".join(said), _MOST)
 
 
-def _first_difference(old: str, new: str) -> int:
+def first_difference(old: str, new: str) -> int:
     """The place of the first difference of two texts, by bisection."""
     low, high = 0, min(len(old), len(new))
     while low < high:

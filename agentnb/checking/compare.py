@@ -37,7 +37,7 @@ def compare(before: Checkable, after: Checkable) -> Comparison:
         ValueError: One of them is not a run.
         RuntimeError: One has not ended, and this is the thread that executes it.
     """
-    return Comparison(record_of(before), record_of(after))
+    return Comparison(side_of(record_of(before)), side_of(record_of(after)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -117,16 +117,25 @@ class Totals:
         return f"{_in_words(self.status)} · {agents} · {tokens} · {self.cost}"
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the runs."""
+
+    agents: Mapping[str, ComparedAgent]
+    """By path; with the tasks that were skipped."""
+    totals: Totals
+
+
 class Comparison(Shown):
     """Two runs, compared. Created by `agentnb.compare`."""
 
-    def __init__(self, before: RunRecord, after: RunRecord) -> None:
-        these, those = _agents_of(before), _agents_of(after)
+    def __init__(self, before: Side, after: Side) -> None:
+        these, those = before.agents, after.agents
         paths = sorted({*these, *those}, key=path_key)
         self.agents = AgentChanges(_change(p, these.get(p), those.get(p)) for p in paths)
         """All agents of both runs and the tasks that they skipped, in path order."""
-        self.before = _totals(before)
-        self.after = _totals(after)
+        self.before = before.totals
+        self.after = after.totals
 
     @property
     def same(self) -> bool:
@@ -240,8 +249,9 @@ def _in_words(status: AgentStatus) -> str:
 # -- what is compared ------------------------------------------------------------------------------
 
 
-def _agents_of(record: RunRecord) -> dict[str, ComparedAgent]:
-    return {row["path"]: _agent(row) for row in record.to_records()}
+def side_of(record: RunRecord) -> Side:
+    """A run as it is compared."""
+    return Side({row["path"]: _agent(row) for row in record.to_records()}, _totals(record))
 
 
 def _agent(row: Mapping[str, Any]) -> ComparedAgent:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from agentnb.cassette.words import first_difference
 from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import visible
 
@@ -129,19 +130,11 @@ def _within_bounds(before: str, after: str) -> tuple[str, str]:
     longest = max(len(before), len(after))
     if longest <= _MOST_CHARACTERS:
         return before, after
-    first = _first_difference(before, after)
+    first = first_difference(before, after)
     # Starts some words before the difference, at the beginning of a word.
     begin = before.rfind(" ", 0, max(0, first - 500)) + 1
     end = first + _MOST_CHARACTERS
     return before[begin:end], after[begin:end]
-
-
-def _first_difference(before: str, after: str) -> int:
-    low, high = 0, min(len(before), len(after))
-    while low < high:  # bisection: comparing slices is quick
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if before[:middle] == after[:middle] else (low, middle - 1)
-    return low
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from html import escape, unescape
+from html import escape
 from typing import Any
 
+from agentnb.cassette.decode import task_in
 from agentnb.core.types import CompletionRequest, ToolResultBlock, ToolUse
 from agentnb.providers.scripted import AnyReply, Reply, ScriptedProvider, ScriptExhausted
 
 Answer = AnyReply | Callable[[CompletionRequest], AnyReply | Awaitable[AnyReply]]
 """A reply, or a function, sync or async, that makes it from the request."""
-
-_TASK = re.compile(r"<task>\n(.*)\n</task>\Z", re.DOTALL)
 
 
 def spawn(*tasks: str, mode: str = "parallel", before: str = "") -> str:
@@ -51,8 +49,7 @@ def tool_calls(*calls: tuple[str, Mapping[str, Any]], text: str = "") -> Reply:
 
 def task_of(request: CompletionRequest) -> str:
     """The agent of a request: a sub-agent's task, or `root`."""
-    found = _TASK.search(request.system)
-    return unescape(found[1]) if found else "root"
+    return task_in(request.system) or "root"
 
 
 def by_agent(replies: Mapping[str, Answer | Sequence[Answer]]) -> ScriptedProvider:
