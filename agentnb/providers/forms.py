@@ -78,7 +78,9 @@ takes it."""
 _LONGEST_TEXT = 4_000
 """Characters of each text of a refusal that are read."""
 _MOST_SENTENCES = 50
-_SENTENCE_END = re.compile(r"""(?<=[.;!?])\s+|\n+(?![ \t])|(?=\{\\*['"]type\\*['"]\s*:)""")
+_MISTAKE = r"""\{\\*['"]type\\*['"]\s*:\s*\\*['"]\w+\\*['"]\s*,\s*\\*['"](?:loc|msg)\b"""
+"""Begins one of vLLM's list; a part of a message begins with its `type`, too."""
+_SENTENCE_END = re.compile(rf"(?<=[.;!?])\s+|\n+(?![ \t])|(?={_MISTAKE})")
 """Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
 _WORDS = (
     "message",
@@ -95,12 +97,13 @@ _WORDS = (
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
 _REPEATED = re.compile(
-    r"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?=\{\\*['"]type\\*['"]|$)"""
-    r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*""",
+    rf"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?={_MISTAKE}|$)"""
+    r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*"""
+    r"""|\bmessages?=[{\[].*""",
     re.S,
 )
-"""The same within a text, as vLLM, Pydantic, Fireworks and llama.cpp write mistakes, also in
-JSON in JSON."""
+"""The same within a text, as vLLM, Pydantic, Fireworks, llama.cpp and LiteLLM write mistakes,
+also in JSON in JSON."""
 _OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
 
@@ -163,7 +166,7 @@ def _sentences(said: object, place: str = "", code: str = "", depth: int = 0) ->
     elif isinstance(said, Mapping) and depth < 5:
         if where := _place(said):
             place = f"{where}: "
-        if isinstance(said.get("code"), str):
+        if isinstance(said.get("code"), str) and "invalid" not in said["code"]:  # of any mistake
             code = f" ({said['code'].replace('_', ' ')})"
         for name in _WORDS:
             yield from _sentences(said.get(name), place, code, depth + 1)
@@ -211,18 +214,18 @@ _NEEDED = (
     r"\bmissing\b|\b(?:is|are|be|field|parameter|property|argument) required\b"
     r"|\brequired (?:field|parameter|property|argument)"
     r"|\bmust (?:also )?(?:be (?:passed|sent|provided|included|present|returned|supplied|given"
-    r"|preserved|kept|specified|set(?! to))|include|contain|have)\b"
+    r"|defined|preserved|kept|specified|set(?! to))|include|contain|have)\b"
 )
 """Says that a part was left out, not that it is refused."""
 _MISSED = (
-    rf"{_NEEDED}|\brequires?\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
+    rf"{_NEEDED}|\brequires?\b|\bwithout\b.{{0,30}}\bspecified\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
     r"|\bpass(?:ed)? back\b|\bplease pass\b|^expected\b"
 )
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(
     r"(?i)\b(?:expected (?:one|any) of|must be one of|did you mean"
     r"|(?:supported|allowed|valid|accepted|known|permitted|expected) (?:ones|values|parameters"
-    r"|fields|keys|options|properties|tags))\b(?:(?!\bbut got\b).)*"
+    r"|fields|keys|options|properties|tags))\b(?:(?!\bbut got\b).)*|(?<=not one of )\[[^\]]*\]"
 )
 """Begins a list of what would be taken: it refuses nothing."""
 
@@ -356,11 +359,18 @@ _TABLE = (
             limit,
             rf"{_name(limit)}|\b{limit.replace('_', '')}\b",
             unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
-            r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d",
+            r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d|\brange\b",
         )
         for limit in _OTHER_LIMIT
     ),
 )
+
+
+_MISSED_AS = {
+    TOOLS: rf"{_name(TOOLS)}|\bdefine tools\b|\btoolConfig\b",
+    UNSIGNED: _name("thinking"),
+}
+"""What names a part that is missed, where that is not its own name."""
 
 
 def _rows(part: str) -> Iterator[_Row]:
@@ -407,7 +417,7 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
                 return form.leaving_out(part)
         if _pattern(_MISSED).search(sentence):
             for part in sorted(form.without):
-                if _pattern(rf"{_field(part)}|\bdefine {part}\b").search(sentence):
+                if _pattern(_MISSED_AS.get(part) or _field(part)).search(sentence):
                     return form.putting_back(part)
     return form
 

@@ -196,6 +196,7 @@ REFUSED = [
     (SYSTEM, "Only user, assistant and tool roles are supported, got system."),
     (SYSTEM, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
     (SYSTEM, "system: Extra inputs are not permitted"),
+    (SYSTEM, "'system' is not one of ['user', 'assistant'] - 'messages.0.role'"),
     (SYSTEM, "This model does not support the 'system' parameter"),
     (SYSTEM, "messages[0].role: Input should be 'user' or 'assistant', got 'system'"),
     (SYSTEM, "Invalid value: 'system'. Supported values are: 'user', 'assistant'."),
@@ -362,7 +363,28 @@ OTHERS = [
     "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode",
     "messages: text content blocks must be non-empty",
     "Function calls and results not balanced: Not the same number of function calls and responses",
+    # What a person wrote, in a message that is repeated.
+    str(
+        [
+            {
+                "type": "missing",
+                "loc": ("body", "messages", 1, "name"),
+                "msg": "Field required",
+                "input": {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "The system prompt is not supported."}],
+                },
+            },
+        ]
+    ),
+    "Invalid user message={'role': 'user', 'content': [{'type': 'text', 'text': 'The system "
+    "prompt is not supported.'}]} at index 1.",
+    # A role of ours, in a list.
+    "'tool' is not one of ['system', 'assistant', 'user', 'function'] - 'messages.2.role'",
     # A value that is too large, not a name.
+    openai("Range of max_tokens should be [1, 8192]", code="invalid_parameter_error"),
+    openai("max_tokens should be in [1, 8192]", code="invalid_parameter_error"),
+    {"code": "Client specified an invalid argument", "error": "`max_tokens` was 8192"},
     "'max_tokens' or 'max_completion_tokens' is too large: 8192",
     "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens",
     "max_tokens cannot be set above 4096",
@@ -459,6 +481,18 @@ def test_error_of_a_server_must_quote_a_name() -> None:
         (TOOLS, "Requests which include tool_use or tool_result blocks must define tools"),
         (TOOL_CHOICE, "tool_choice: Field required"),
         (MAX_TOKENS, "max_tokens: Field required"),
+        (UNSIGNED, "The `content[].thinking` in the thinking mode must be passed back to the API."),
+        # In the words of LiteLLM and Bedrock.
+        (
+            TOOLS,
+            "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` "
+            "param specified. Pass `tools=` param OR set `litellm.modify_params = True`",
+        ),
+        (
+            TOOLS,
+            "The toolConfig field must be defined when using toolUse and toolResult content "
+            "blocks.",
+        ),
     ],
 )
 def test_part_that_a_server_misses_is_put_back(part: str, said: str) -> None:
