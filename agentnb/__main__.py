@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from agentnb.core.errors import AgentnbError
 from agentnb.core.shown import counted, listed
@@ -181,47 +181,49 @@ class _Parser(argparse.ArgumentParser):
         super().error(visible(message, LONGEST_LINE))
 
 
+def _verb(verbs: Any, name: str, about: str) -> argparse.ArgumentParser:
+    """A command; the first sentence on it is for the list."""
+    made: argparse.ArgumentParser = verbs.add_parser(
+        name, help=about[0].lower() + about[1:].partition(".")[0], description=about
+    )
+    return made
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m agentnb", description="Trees of language-model agents, in a notebook."
     )
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", title="commands")
-    words = "remove the live views from saved notebooks"
-    freeze = verbs.add_parser(
+    freeze = _verb(
+        verbs,
         "freeze",
-        help=words,
-        description="Remove agentnb's live views from saved notebooks, so that they do not show "
-        "'model not found' when reopened. Pictures, outlines and answers stay.",
+        "Remove the live views from saved notebooks. Reopened, they would say 'model not found'. "
+        "Pictures, outlines and answers stay.",
     )
     freeze.add_argument("files", nargs="+", metavar="FILE", help="a notebook (.ipynb)")
-    words = "trust a settings file that names servers on other machines"
-    trust = verbs.add_parser(
+    trust = _verb(
+        verbs,
         "trust",
-        help=words,
-        description="Trust a settings file until it changes: it may then name servers on other "
-        "machines, which get conversations and keys, start MCP servers, and let a run spend more. "
-        "Prints what that allows.",
+        "Trust a settings file until it changes. It may then name servers on other machines, which "
+        "get conversations and keys, start MCP servers, and let a run spend more. Prints what that "
+        "allows.",
     )
     trust.add_argument("files", nargs="+", metavar="FILE", help="an agentnb.yaml, or its folder")
-    words = "check the set-up, and say how to fix it"
-    doctor = verbs.add_parser(
+    doctor = _verb(
+        verbs,
         "doctor",
-        help=words,
-        description="Look at versions, extras, kernel, front ends, keys (by name), agentnb.yaml, "
-        "trust and store, and say how to fix each fault. Changes nothing and uses no network. "
+        "Check the set-up, and say how to fix each fault. Looks at versions, extras, kernel, front "
+        "ends, keys (by name), agentnb.yaml, trust and store. Changes nothing and uses no network. "
         "Exits with 1 if something does not work.",
     )
     doctor.add_argument("--json", action="store_true", help="for machines: one JSON object")
-    words = "compare and clean up recorded runs"
-    about_runs = "Compare and clean up recorded runs."
-    cassette = verbs.add_parser("cassette", help=words, description=about_runs)
+    cassette = _verb(verbs, "cassette", "Compare and clean up recorded runs.")
     tidy = cassette.add_subparsers(dest="act", metavar="COMMAND", required=True)
-    words = "remove unused calls"
-    prune = tidy.add_parser(
+    prune = _verb(
+        tidy,
         "prune",
-        help=words,
-        description="Remove from each cassette the calls that the newest `auto` run of its "
-        "notebook did not use, and list them. Use it while nothing is recording.",
+        "Remove the calls that the newest `auto` run of a notebook did not use. Lists them. Use it "
+        "while nothing is recording.",
     )
     prune.add_argument("files", nargs="+", metavar="FILE", help="NAME.cassette.jsonl")
     prune.add_argument(
@@ -230,37 +232,35 @@ def _parser() -> argparse.ArgumentParser:
         help="also remove the runs that no cell of this notebook asks for; it is run to find them, "
         "in mode `replay`, which asks no model",
     )
-    words = "compare the runs of two cassettes"
-    diff = tidy.add_parser(
+    diff = _verb(
+        tidy,
         "diff",
-        help=words,
-        description="Compare the recorded runs of two cassettes agent by agent: statuses, tasks, "
-        "answers, tokens, costs. Exits with 1 if something differs.",
+        "Compare the runs of two cassettes. Says of each agent which words, tokens and costs "
+        "differ. Exits with 1 if something does.",
     )
     diff.add_argument("old", metavar="OLD", help="NAME.cassette.jsonl as it was before")
     diff.add_argument("new", metavar="NEW", help="as it is after")
-    about_files = "a notebook, or a folder with some"
-    words = "run notebooks, and record what the models answer"
-    record = verbs.add_parser(
+    record = _verb(
+        verbs,
         "record",
-        help=words,
-        description="Run notebooks in fresh kernels, record the answers of their models in "
-        "NAME.cassette.jsonl beside each, and save the outputs without live views. It asks models, "
-        "which costs money, and says how much.",
+        "Run notebooks in fresh kernels, and record what the models answer. It is kept in "
+        "NAME.cassette.jsonl beside each; the outputs are saved without live views. Asking models "
+        "costs money: it says how much.",
     )
     record.add_argument("--auto", action="store_true", help="ask only what is not recorded yet")
-    words = "run notebooks from their recordings, and compare the outputs"
-    check = verbs.add_parser(
+    check = _verb(
+        verbs,
         "check",
-        help=words,
-        description="Run notebooks in fresh kernels, answered by the NAME.cassette.jsonl beside "
-        "each, and compare the outputs with the saved ones. Asks no model and changes nothing, "
-        "unless a notebook's own code sets another mode. Exits with 1 if something differs.",
+        "Run notebooks from their recordings, and compare the outputs with the saved ones. Each "
+        "has a fresh kernel and is answered by the NAME.cassette.jsonl beside it. Asks no model "
+        "and changes nothing, unless a notebook's own code sets another mode. Exits with 1 if "
+        "something differs.",
     )
     for verb in (record, check):
-        verb.add_argument("files", nargs="+", metavar="FILE", help=about_files)
+        verb.add_argument(
+            "files", nargs="+", metavar="FILE", help="a notebook, or a folder with some"
+        )
         verb.add_argument("--jobs", type=_jobs, default=2, help="how many run at once (2)")
-
     return parser
 
 

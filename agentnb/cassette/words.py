@@ -41,11 +41,11 @@ def word_difference(old: str, new: str) -> str:
     begin = max(0, first - 60)
     cut_old, cut_new = old[begin : first + _PIECE], new[begin : first + _PIECE]
     a, b = _TOKEN.findall(cut_old), _TOKEN.findall(cut_new)
-    same = sum(1 for _ in takewhile(bool, map(eq, a, b)))
+    same = same_at_begin(a, b)
     before = a[max(0, same - _AROUND) : same]
     rest_a, rest_b = a[same:], b[same:]
     is_end = len(cut_old) < first - begin + _PIECE and len(cut_new) < first - begin + _PIECE
-    behind = _same_at_end(rest_a, rest_b) if is_end else 0
+    behind = same_at_begin(rest_a[::-1], rest_b[::-1]) if is_end else 0
     after = rest_a[len(rest_a) - behind :]
     middle_a, middle_b = rest_a[: len(rest_a) - behind], rest_b[: len(rest_b) - behind]
     said = ["… "] if begin or same > _AROUND else []
@@ -67,8 +67,9 @@ def first_difference(old: str, new: str) -> int:
     return low
 
 
-def _same_at_end(old: Sequence[str], new: Sequence[str]) -> int:
-    return sum(1 for _ in takewhile(bool, map(eq, reversed(old), reversed(new))))
+def same_at_begin(old: Sequence[str], new: Sequence[str]) -> int:
+    """The length of the common beginning of two lists."""
+    return sum(1 for _ in takewhile(bool, map(eq, old, new)))
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from agentnb.cassette.words import first_difference
+from agentnb.cassette.words import first_difference, same_at_begin
 from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import visible
 
@@ -101,8 +101,8 @@ def _runs(before: str, after: str) -> Iterator[_Run]:
     before, after = _within_bounds(before, after)
     old, new = _WORD.findall(before), _WORD.findall(after)
     old_keys, new_keys = [w.rstrip() for w in old], [w.rstrip() for w in new]
-    head = _common(old_keys, new_keys)
-    tail = _common(old_keys[head:][::-1], new_keys[head:][::-1])
+    head = same_at_begin(old_keys, new_keys)
+    tail = same_at_begin(old_keys[head:][::-1], new_keys[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
     matches = _matches(old_keys[head:old_end], new_keys[head:new_end])
     pairs = [(head + one, head + other) for one, other in matches]
@@ -135,12 +135,6 @@ def _within_bounds(before: str, after: str) -> tuple[str, str]:
     begin = before.rfind(" ", 0, max(0, first - 500)) + 1
     end = first + _MOST_CHARACTERS
     return before[begin:end], after[begin:end]
-
-
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """Length of the common beginning of two lists."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:

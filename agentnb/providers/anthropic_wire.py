@@ -486,7 +486,7 @@ class _Part:
             case "thinking_delta":
                 return (ThinkingDelta(self.content.keep(delta["thinking"])),)
             case "signature_delta":
-                self.signature = as_text(delta["signature"])
+                self.signature = as_text(delta["signature"] or "") or self.signature
             case "input_json_delta" if isinstance(self.content, CallArguments):
                 self.content.keep(delta["partial_json"])
                 return self.content.metered()

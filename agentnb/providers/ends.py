@@ -60,7 +60,7 @@ _NOTHING = ("null", "none")
 
 def said(raw: object) -> str | None:
     """A server's word for an end, cut to a readable length; `None` if it says nothing."""
-    return None if not raw or raw in _NOTHING else short_reason(raw)
+    return None if not raw or str(raw).lower() in _NOTHING else short_reason(raw)
 
 
 def our_word(reason: str | None, *, has_calls: bool) -> str:

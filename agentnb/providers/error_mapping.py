@@ -232,6 +232,8 @@ def as_words(said: object) -> str:
 
 def _reason_in(body: object) -> object:
     """The message in an error's body, for any kind of server."""
+    if isinstance(body, list) and body and isinstance(body[0], Mapping):  # of Gemini's bridge
+        return _reason_in(body[0].get("error", body[0]))
     if not isinstance(body, Mapping):
         return body
     for name in ("message", "error", "detail"):

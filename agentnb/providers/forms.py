@@ -218,8 +218,8 @@ _NEEDED = (
 )
 """Says that a part was left out, not that it is refused."""
 _MISSED = (
-    rf"{_NEEDED}|\brequires?\b|\bwithout\b.{{0,30}}\bspecified\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
-    r"|\bpass(?:ed)? back\b|\bplease pass\b|^expected\b"
+    rf"{_NEEDED}|\brequires?\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
+    r"|\bwithout\b.{0,30}\bspecified\b|\bpass(?:ed)? back\b|\bplease pass\b|^expected\b"
 )
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(

@@ -41,8 +41,6 @@ _WHOLE = frozenset(
 """Fields that never come in pieces: a further one replaces the one before."""
 _OF_PIECE = "thought"
 """Gemini's bridge marks so the pieces of text that are thinking, not the whole message."""
-_LAST = ("signature",)
-"""Fields that end an entry: what follows is another."""
 _GROWS = frozenset(
     ("arguments", "content", "data", "reasoning", "signature", "summary", "text", "thinking")
 )
@@ -157,6 +155,8 @@ class KeptFields:
                 grown.append((before, value))
             elif key not in _WHOLE or before != value:
                 return False
+        if _has_ended(last, new):
+            return False
         for text, more in grown:
             self._room -= text.grow(more, may_repeat=True)
         return True
@@ -204,18 +204,28 @@ def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
             if type(each) is dict and each.get("index") == index:
                 is_kind = kind in (None, each.get("type"))
                 is_id = not own_id or each.get("id") in (None, "", own_id)
-                return each if is_kind and is_id else None
+                return each if is_kind and is_id and not _has_ended(each, new) else None
         return None
     if type(last) is not dict or last.get("index") is not None:
         return None
     if kind is None or kind != last.get("type") or _SEALED.search(str(kind)):
         return None
-    if any(str(last.get(name) or "") for name in _LAST):
+    if _is_signed(last):
         return None
     for name in _TELLS_APART:
         if last.get(name) and new.get(name) and str(last[name]) != str(new[name]):
             return None
     return last
+
+
+def _is_signed(entry: dict[str, Any]) -> bool:
+    """Whether an entry has its end: what follows is another."""
+    return bool(str(entry.get("signature") or ""))
+
+
+def _has_ended(entry: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Whether a piece begins another entry under the same `index`: OpenRouter counts none."""
+    return _is_signed(entry) and any(new.get(name) for name in _TEXTS - {"signature"})
 
 
 def _only_grows(new: dict[str, Any]) -> bool:

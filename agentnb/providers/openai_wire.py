@@ -287,6 +287,8 @@ class ReplyReader:
         self._server = server = server or Server()
         self._thinking_field = ""
         self._others = KeptFields(_READ_FIELDS)
+        self._thoughts = KeptFields(frozenset())
+        """Thinking that is no plain text, as gateways write it: it goes back as it came."""
         self._has_begun = self._has_refused = False
         self._has_company = self._server.has_company()
         self._reason: str | None = None
@@ -349,7 +351,7 @@ class ReplyReader:
             ((name, text),) = delta.items()
             if name == "content" and text and type(text) is str:
                 return (TextDelta(self._text.keep(text)),)
-            if name in _THINKING_FIELDS and text:
+            if name in _THINKING_FIELDS and type(text) is str:
                 self._thinking_field = self._thinking_field or name
                 return (ThinkingDelta(self._thinking.keep(text)),)
             if name not in _READ_FIELDS:
@@ -362,8 +364,11 @@ class ReplyReader:
             self._others.keep(delta)
         for name in _THINKING_FIELDS:
             if thinking := delta.get(name):
-                self._thinking_field = self._thinking_field or name
-                yield ThinkingDelta(self._thinking.keep(thinking))
+                if type(thinking) is str:
+                    self._thinking_field = self._thinking_field or name
+                else:
+                    self._thoughts.keep({name: thinking})
+                yield ThinkingDelta(self._thinking.keep(_thinking_in(thinking)))
                 break
         content = delta.get("content")
         if type(content) is list:
@@ -411,13 +416,14 @@ class ReplyReader:
             has_answer=has_answer,
         )
         notes = [note]
-        notes.append(left_out([*self._others.dropped, *self._calls.dropped]))
+        kept = self._others, self._thoughts, self._calls
+        notes.append(left_out([name for each in kept for name in each.dropped]))
         blocks: list[Block] = []
         if thinking:
             field = self._thinking_field
             extra = {self._server.home: {field: None}} if field else None
             blocks.append(ThinkingBlock(thinking, extra=extra))
-        if fields := self._others.whole():
+        if fields := self._thoughts.whole() | self._others.whole():
             blocks.append(OpaqueBlock(self._server.home, fields))
         if text:
             blocks.append(TextBlock(text))
@@ -462,8 +468,18 @@ class ReplyReader:
 
 def _texts_in(parts: list[Any]) -> tuple[str, str]:
     """The thinking and the text of a content in parts, as Mistral's reasoning models send it."""
-    thinking = [_texts_in(part["thinking"])[1] for part in parts if part["type"] == "thinking"]
+    thinking = [_thinking_in(part["thinking"]) for part in parts if part["type"] == "thinking"]
     return "".join(thinking), "".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def _thinking_in(said: object) -> str:
+    """The text of thinking in any shape; empty for one that has none."""
+    match said:
+        case str(text) | {"text": str(text)} | {"thinking": str(text)}:
+            return text
+        case [*parts]:
+            return "".join(map(_thinking_in, parts))
+    return ""
 
 
 def _filters_in(results: object) -> Mapping[str, str]:

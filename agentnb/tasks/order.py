@@ -46,16 +46,8 @@ class Order:
     """The past of a recovered run, once it was read."""
 
 
-class RunStarter(Protocol):
-    """What the desk needs of its session. From any thread."""
-
-    def start_order(self, order: Order) -> Run:
-        """Start a run that waits for its turn at the desk.
-
-        Raises:
-            AgentnbError, ValueError: Its settings cannot be used.
-        """
-        ...
+class ChecksRuns(Protocol):
+    """What desk and board need of their session. From any thread."""
 
     def check_current(self) -> None:
         """Check that a person may start a run in the session's mode.
@@ -71,6 +63,18 @@ class RunStarter(Protocol):
         Raises:
             BadAssignment: The provider or profile does not exist.
             AgentnbError: The provider or the profile cannot be used.
+        """
+        ...
+
+
+class RunStarter(ChecksRuns, Protocol):
+    """What the desk needs besides. From any thread."""
+
+    def start_order(self, order: Order) -> Run:
+        """Start a run that waits for its turn at the desk.
+
+        Raises:
+            AgentnbError, ValueError: Its settings cannot be used.
         """
         ...
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from agentnb.tasks.assignment import NewAgent
 from agentnb.tasks.change import ThreadMaker
+from agentnb.tasks.order import ChecksRuns, Order
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from agentnb.store.queue import Queued
     from agentnb.store.transactions import Transactions
-    from agentnb.tasks.order import Order
 
 T = TypeVar("T")
 
 
-class TaskDesk(ThreadMaker, Protocol):
+class TaskDesk(ChecksRuns, ThreadMaker, Protocol):
     """What the board needs of its session. `take_child` and `ensure_thread`: on any thread."""
 
     @property
@@ -33,23 +32,6 @@ class TaskDesk(ThreadMaker, Protocol):
 
     def check_open(self) -> None:
         """Raise `SessionClosed` if the session starts no further runs. From any thread."""
-        ...
-
-    def check_current(self) -> None:
-        """Check that a person may start a run in the session's mode. From any thread.
-
-        Raises:
-            ModeChanged: `%agentnb mode` has named another one since.
-        """
-        ...
-
-    def check_new(self, new: NewAgent) -> None:
-        """Check the names of an agent to be created. On the loop.
-
-        Raises:
-            BadAssignment: The provider or profile does not exist.
-            AgentnbError: The provider or the profile cannot be used.
-        """
         ...
 
     def run_of(self, agent_id: str) -> str | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agentnb.cassette.words import first_difference
 from agentnb.core.codec import plain
 from agentnb.core.events import (
     AgentWaiting,
@@ -193,9 +194,7 @@ def _around(value: Any, other: Any) -> str:
     """A value; of a long text the part where it begins to differ."""
     if not isinstance(value, str) or not isinstance(other, str):
         return _short(value)
-    pairs = enumerate(zip(value, other, strict=False))
-    at = next((n for n, (a, b) in pairs if a != b), min(len(value), len(other)))
-    first = max(0, at - 30)
+    first = max(0, first_difference(value, other) - 30)
     return ("… " if first else "") + _short(value[first:])
 
 

@@ -285,13 +285,14 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     more = {"type": "compaction_delta", "content": "far"}
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s", "depth": 1}
+    signed = [{"type": "signature_delta", "signature": each} for each in (None, "s", None, "")]
     sealed = {"type": "redacted_thinking", "data": "c2VjcmV0", "seal": {"by": "x"}}
     blocks: list[tuple[dict[str, Any], ...]] = [
         (search, query),
         (found,),
         (said, *cited),
         (folded, more),
-        (thought,),
+        ({**thought, "signature": None}, *signed),
         (sealed,),
         (call,),
     ]

@@ -69,6 +69,8 @@ async def outcome(
         (b'"oops"', ": oops"),
         (b"oops, and no JSON", ": oops, and no JSON"),
         (b'{"error": "oops"}', ": oops"),
+        (b'[{"error": {"code": 400, "message": "oops"}}]', ": oops"),
+        (b'[{"message": "oops"}]', ": oops"),
         (b'{"message": "oops."}', ": oops"),
         (b'{"detail": "oops"}', ": oops"),
         (

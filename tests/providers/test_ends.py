@@ -232,7 +232,7 @@ def test_model_that_gives_no_reason_alone_may_be_asked_as_much_as_there_is() -> 
     assert server.at_once == 1, "it has given reasons since"
 
 
-@pytest.mark.parametrize("nothing", [None, "", "null", "none"])
+@pytest.mark.parametrize("nothing", [None, "", "null", "none", "NULL", "None"])
 async def test_end_without_a_reason_is_one_only_for_a_server_that_gives_none(
     monkeypatch: pytest.MonkeyPatch, dialect: str, nothing: str | None
 ) -> None:

@@ -441,14 +441,16 @@ def test_thinking_is_heard_by_whatever_name_and_goes_back_by_that_name(field: st
     assert said == {"role": "assistant", "content": "Hi", field: "Hm."}
 
 
-def test_content_in_parts_is_heard_as_thinking_and_text() -> None:
+@pytest.mark.parametrize(
+    "thought", [[{"type": "text", "text": "H"}, {"type": "text", "text": "m."}], "Hm.", ["Hm."]]
+)
+def test_content_in_parts_is_heard_as_thinking_and_text(thought: object) -> None:
     """As Mistral's reasoning models send it: lists while they think, then texts."""
 
     def part(kind: str, held: Any) -> dict[str, Any]:
         return {"type": kind, kind: held}
 
-    thinking = [part("thinking", [part("text", "H"), part("text", "m.")])]
-    both = [*thinking, part("text", "H"), part("reference", [1])]
+    both = [part("thinking", thought), part("text", "H"), part("reference", [1])]
     events, reader = read(choice({"content": both}), choice({"content": "i"}), STOP)
     end = reader.stopped()
 
@@ -593,7 +595,6 @@ def test_data_that_is_no_chunk_is_described_in_plain_words(data: str, words: str
         calls(piece(5, "{}")),  # type: ignore[arg-type]
         calls({"function": 5}),
         calls(piece("look", 5)),
-        choice({"reasoning": {"x": 1}}),
     ],
 )
 def test_chunk_of_the_wrong_shape_is_a_bad_reply_and_nothing_else(bad: dict[str, Any]) -> None:
@@ -694,6 +695,45 @@ def test_unknown_fields_within_the_function_of_a_call_go_back_there() -> None:
 FORMS = Form(), Form(frozenset({"function.provider_specific_fields"}))
 
 
+@pytest.mark.parametrize(
+    ("pieces", "thought"),
+    [
+        (
+            [{"text": "I "}, {"text": "see.", "signature": "S"}],
+            {"text": "I see.", "signature": "S"},
+        ),
+        (
+            [[{"type": "text", "text": "I "}], [{"type": "text", "text": "see."}]],
+            [{"type": "text", "text": "I see."}],
+        ),
+        ([{"thinking": "I see."}], {"thinking": "I see."}),
+        ([["I ", "see."]], ["I ", "see."]),
+    ],
+)
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_thinking_that_is_no_plain_text_is_shown_and_goes_back_as_it_came(
+    name: str, pieces: list[Any], thought: object
+) -> None:
+    chunks = [choice({name: piece}) for piece in pieces]
+    events, reader = read(*chunks, choice({"content": "Hi"}), STOP)
+
+    end = reader.stopped()
+    assert end is not None
+    shown = [event.text for event in events if isinstance(event, ThinkingDelta)]
+    assert "".join(shown) == "I see."
+    assert kept(*chunks) == {name: thought}
+    assert [type(block) for block in end.message.content] == [
+        ThinkingBlock,
+        OpaqueBlock,
+        TextBlock,
+    ]
+
+
+@pytest.mark.parametrize("odd", [{"x": 1}, 5, [None], [[]]])
+def test_thinking_of_an_unknown_shape_ends_no_reply(odd: object) -> None:
+    assert kept(choice({"reasoning": odd})) == {"reasoning": odd}
+
+
 # -- fields that we do not know -------------------------------------------------------------------
 
 THOUGHT = {"type": "reasoning.text", "index": 0, "format": "v1"}
@@ -737,6 +777,22 @@ def kept(*chunks: Mapping[str, Any]) -> Mapping[str, Any]:
                 ]
             },
             id="another type begins another entry",
+        ),
+        pytest.param(
+            [
+                details({**THOUGHT, "text": "one "}),
+                details({**THOUGHT, "text": "more"}),
+                details({**THOUGHT, "signature": "S"}),
+                details({**THOUGHT, "text": "two", "signature": ""}),
+                details({**THOUGHT, "signature": "T"}),
+            ],
+            {
+                "reasoning_details": [
+                    {**THOUGHT, "text": "one more", "signature": "S"},
+                    {**THOUGHT, "text": "two", "signature": "T"},
+                ]
+            },
+            id="a signature ends an entry, whatever its index",
         ),
         pytest.param(
             [details({"text": "1"}), details({"text": "2"}, 3)],
