@@ -10,15 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Literal
 
 from agentnb.cassette.words import first_difference, same_at_begin
 from agentnb.core.secrets import masked_as_known
 from agentnb.core.text import visible
 
-MOST_EDITS = 150
-"""Most words removed and added; beyond that, the texts count as altogether different."""
-MOST_WORDS = 5_000
+MOST_WORDS = 2_000
 """Most words between a text's first and last change that are compared one by one."""
 _MOST_CHARACTERS = 200_000
 """Most characters of each text that are compared, from the first difference on."""
@@ -138,48 +137,14 @@ def _within_bounds(before: str, after: str) -> tuple[str, str]:
 
 
 def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of places of equal words, in order; none if too few words are equal.
-
-    Source: the greedy algorithm of "An O(ND) Difference Algorithm and Its Variations",
-    Algorithmica 1, 1986, with at most `MOST_EDITS` edits.
-    """
+    """Pairs of places of equal words, in order; none if too few words are equal."""
     if max(len(old), len(new)) > MOST_WORDS:
         return []
-    furthest, trace = {1: 0}, list[dict[int, int]]()
-    for edits in range(MOST_EDITS + 1):
-        trace.append(furthest.copy())
-        for diagonal in range(-edits, edits + 1, 2):
-            is_new = _is_new(furthest, diagonal, edits)
-            x = furthest[diagonal + 1] if is_new else furthest[diagonal - 1] + 1
-            while x < len(old) and x - diagonal < len(new) and old[x] == new[x - diagonal]:
-                x += 1
-            furthest[diagonal] = x
-            if x >= len(old) and x - diagonal >= len(new):
-                found = _way_back(trace, len(old), len(new))
-                # A few small words in common would only chop up two different sentences.
-                return found if 4 * len(found) >= min(len(old), len(new)) else []
-    return []
-
-
-def _is_new(furthest: dict[int, int], diagonal: int, edits: int) -> bool:
-    """Whether the path to a diagonal adds a word; otherwise it removes one."""
-    if diagonal in (-edits, edits):
-        return diagonal == -edits
-    return furthest[diagonal - 1] < furthest[diagonal + 1]
-
-
-def _way_back(trace: Sequence[dict[int, int]], x: int, y: int) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for edits in reversed(range(len(trace))):
-        furthest, diagonal = trace[edits], x - y
-        previous = diagonal + 1 if _is_new(furthest, diagonal, edits) else diagonal - 1
-        begin_x = furthest[previous]
-        begin_y = begin_x - previous
-        while x > begin_x and y > begin_y:
-            x, y = x - 1, y - 1
-            found.append((x, y))
-        x, y = begin_x, begin_y
-    return found[::-1]
+    # Of long texts it leaves out frequent words, which bounds its time.
+    blocks = SequenceMatcher(None, old, new).get_matching_blocks()
+    found = [(one + n, other + n) for one, other, size in blocks for n in range(size)]
+    # A few small words in common would only chop up two different sentences.
+    return found if 4 * len(found) >= min(len(old), len(new)) else []
 
 
 # -- what is shown ---------------------------------------------------------------------------------
