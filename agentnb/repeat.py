@@ -13,15 +13,16 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import NotRecorded, OrchestratorError
-from agentnb.core.past import Miss
+from agentnb.core.past import Miss, Past
 from agentnb.core.protocols import links_of
-from agentnb.core.records import RunHead, RunJournal
+from agentnb.core.records import RunHead, RunJournal, error_record
 from agentnb.core.replay import Replay
 from agentnb.core.request import new_run_id, new_thread_id
 from agentnb.core.shown import counted, listed
@@ -44,6 +45,7 @@ from agentnb.modes import (
     notebook_of,
     recorded_label,
 )
+from agentnb.runtime import at_exit
 from agentnb.trust import check_mode
 
 if TYPE_CHECKING:
@@ -335,6 +337,7 @@ class Repeat:
         with self._lock:
             _noted.discard((path, note))  # it is said of each run that it is about
             self._notes = (*self._notes, (path, note))
+        at_exit(self.tell_notes)  # of a script that starts no further run, which would tell them
 
     def recorded(self) -> Cassette | None:
         """The cassette that its runs read; `None` if they read none.
@@ -407,6 +410,26 @@ def not_asked(cassette: Cassette, asked: Collection[str]) -> list[str]:
     """
     read = {recorded_label(label, cassette.lines) for label in asked}
     return [label for label in cassette.labels if label not in read]
+
+
+def note_recorded(error: OrchestratorError, past: Past | None) -> None:
+    """Note the day of its recording on an error that ends a run, for the one who sees it.
+
+    Its text stays, since outputs are compared with the saved ones.
+
+    Args:
+        error: The error.
+        past: What is recorded of the run, or what it did before.
+    """
+    if not isinstance(past, Replay):
+        return
+    words = error_record(error)["message"]
+    for call in past.journal.calls:
+        is_meant = call.error is not None and call.error["message"] == words
+        if is_meant and (call.path, call.number, call.key) in past.used:
+            day = datetime.fromtimestamp(past.journal.head.started_at, UTC).date()
+            error.add_note(f"It was recorded on {day}: no model was asked now.")
+            return
 
 
 def _about_unused(cassette: Cassette) -> Iterator[str]:

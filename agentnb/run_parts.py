@@ -60,7 +60,7 @@ from agentnb.prices import (
     makes_cheaper,
     rate_for,
 )
-from agentnb.repeat import Repeat, Take, Tally
+from agentnb.repeat import Repeat, Take, Tally, note_recorded
 from agentnb.run_options import (
     RunOptions,
     as_agent,
@@ -175,6 +175,9 @@ class RunParts:
                 refusal=refusal,
             )
             return await (execution if self.objects is None else self.objects.around(execution))
+        except OrchestratorError as error:
+            note_recorded(error, self.past)
+            raise
         finally:
             self.servers.release()
 

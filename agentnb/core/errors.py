@@ -161,7 +161,7 @@ def cause_of(error: BaseException) -> BaseException | None:
 
 
 def show_as_line(error: BaseException, line: str | None = None) -> None:
-    """Let a notebook show an error as one line instead of its traceback.
+    """Let a notebook show an error as one line, and its notes, instead of its traceback.
 
     IPython calls an exception's own `_render_traceback_`. The traceback stays on the error, for a
     debugger or a script.
@@ -176,8 +176,9 @@ def show_as_line(error: BaseException, line: str | None = None) -> None:
         # mistake.
         line = words if isinstance(error, AgentnbError) else visible(words, LONGEST_LINE)
         line = masked_words(f"{type(error).__name__}: {line}")
+    notes = getattr(error, "__notes__", ())
     # Not a lambda, so that the error can still be pickled.
-    error._render_traceback_ = partial(list, (line,))  # type: ignore[attr-defined]
+    error._render_traceback_ = partial(list, (line, *notes))  # type: ignore[attr-defined]
 
 
 class OrchestratorError(AgentnbError):

@@ -28,7 +28,7 @@ from agentnb.core.protocols import FallbackModel
 from agentnb.core.types import CompletionRequest
 from agentnb.providers.fallback import FallbackProvider
 from tests.repeating import ended, new_kernel, session_in
-from tests.support import spawn, task_of
+from tests.support import run_python, spawn, task_of
 
 PATH = Path("x.cassette.jsonl")
 
@@ -122,6 +122,27 @@ def test_reply_that_broke_off_is_a_recording() -> None:
 
     assert said(run_in("record", model)) == "ServerFailed"
     assert said(run_in("replay", answering)) == "ServerFailed"
+
+
+def test_script_that_starts_no_further_run_is_told_at_its_end() -> None:
+    done = run_python(
+        """
+        import contextlib, sys
+        import agentnb
+        from agentnb.core.errors import MissingKey
+
+        sys.stderr = sys.stdout
+        model = agentnb.ScriptedProvider([agentnb.Reply("", error=MissingKey("there is no key"))])
+        session = agentnb.Session(provider=model, mode="auto", cassette="x.cassette.jsonl")
+        with contextlib.suppress(MissingKey):
+            session.spawn("How deep?", name="deep").result(60)
+        print("the end")
+        """
+    )
+
+    last, told = done.splitlines()
+    assert last == "the end"
+    assert told.startswith("x.cassette.jsonl: run 'deep': agent root got no answer")
 
 
 def test_old_recording_stays_if_no_model_answers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,6 +219,38 @@ def test_call_that_is_not_recorded_is_a_short_error_without_the_partial_tree(
     assert "%agentnb mode auto" in shown.error
 
 
+@pytest.mark.parametrize("mode", ["replay", "auto"])
+def test_replayed_error_names_the_day_of_its_recording_outside_of_its_text(
+    kernel: Kernel, mode: str
+) -> None:
+    kernel.ok(
+        """
+        import datetime
+        from agentnb.core.errors import InvalidRequest
+
+        def refuse(request):
+            return agentnb.Reply("", error=InvalidRequest("no such model", status_code=400))
+
+        session = agentnb.configure(provider=agentnb.ScriptedProvider(refuse))
+        today = lambda: str(datetime.datetime.now(datetime.UTC).date())
+        """,
+        "%agentnb mode record",
+    )
+    words = "str(__import__('sys').last_value)"
+    before = kernel.value("today()")
+    recorded, said = kernel.run(CELL), kernel.value(words)
+    kernel.ok(f"%agentnb mode {mode}")
+    replayed = kernel.run(CELL)
+    days = {day.strip("'") for day in (before, kernel.value("today()"))}
+
+    assert kernel.value(words) == said
+    assert recorded.error_name == replayed.error_name == "InvalidRequest"
+    assert "recorded on" not in recorded.error
+    assert replayed.error.removeprefix(recorded.error).strip() in {
+        f"It was recorded on {day}: no model was asked now." for day in days
+    }
+
+
 def test_damaged_cassette_is_a_short_error_with_the_line(kernel: Kernel, tmp_path: Path) -> None:
     kernel.ok("%agentnb mode record", CELL)
     path = tmp_path / CASSETTE
