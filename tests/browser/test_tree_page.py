@@ -765,7 +765,8 @@ def test_controls_beside_a_view_without_a_kernel_are_not_there(open_tree: Open) 
           view.className = "widget-box";
           for (const name of ["cancel-run", "pause-run", "budget-slider"]) {
             const control = document.createElement("button");
-            control.className = `agentnb-${name}`;
+            control.className = `agentnb-control agentnb-${name}`;
+            control.style.visibility = "hidden"; // as its model has it
             control.textContent = name;
             view.append(control);
           }
@@ -798,7 +799,8 @@ def test_view_in_another_box_takes_its_own_controls_away_and_no_others(open_tree
             const element = document.createElement("div");
             element.className = "widget-box agentnb-panel";
             const button = document.createElement("button");
-            button.className = "agentnb-cancel-run";
+            button.className = "agentnb-control agentnb-cancel-run";
+            button.style.visibility = "hidden"; // as its model has it
             element.append(button);
             box.append(element);
             const made = widget();
@@ -809,7 +811,7 @@ def test_view_in_another_box_takes_its_own_controls_away_and_no_others(open_tree
           });
           const painted = () =>
             new Promise((next) => setTimeout(() => requestAnimationFrame(next)));
-          const isShown = ({ button }) => getComputedStyle(button).display !== "none";
+          const isShown = ({ button }) => button.checkVisibility({ checkVisibilityCSS: true });
           const shown = () => panels.map(isShown);
           await painted();
           const all = [shown()];
