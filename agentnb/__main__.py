@@ -97,11 +97,8 @@ def _diff(old: str, new: str) -> int:
     except AgentnbError as error:
         print(error, file=sys.stderr)
         return WRONG
-    if not differs:
-        print("The recorded runs are the same.")
-        return 0
-    print(differs)
-    return BROKEN
+    print(differs or "The recorded runs are the same.")
+    return BROKEN if differs else 0
 
 
 def _trust(file: str) -> int:

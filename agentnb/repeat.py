@@ -423,13 +423,10 @@ def note_recorded(error: OrchestratorError, past: Past | None) -> None:
     """
     if not isinstance(past, Replay):
         return
-    words = error_record(error)["message"]
-    for call in past.journal.calls:
-        is_meant = call.error is not None and call.error["message"] == words
-        if is_meant and (call.path, call.number, call.key) in past.used:
-            day = datetime.fromtimestamp(past.journal.head.started_at, UTC).date()
-            error.add_note(f"It was recorded on {day}: no model was asked now.")
-            return
+    calls = [each for each in past.journal.calls if (each.path, each.number, each.key) in past.used]
+    if error_record(error)["message"] in [each.error["message"] for each in calls if each.error]:
+        day = datetime.fromtimestamp(past.journal.head.started_at, UTC).date()
+        error.add_note(f"It was recorded on {day}: no model was asked now.")
 
 
 def _about_unused(cassette: Cassette) -> Iterator[str]:

@@ -6,20 +6,31 @@ with either is another one in each kernel, and no recording of it is found.
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pprint import PrettyPrinter
 from typing import Any
 
 from agentnb.objects.short import without_addresses
 
-_WITHIN_ITSELF: dict[type, str] = {list: "[...]", dict: "{...}", tuple: "(...)"}
+_PLAIN: Sequence[Any] = (list.__repr__, dict.__repr__, tuple.__repr__)
+_WITHIN_ITSELF = dict(zip(_PLAIN, ("[...]", "{...}", "(...)"), strict=True))
+_SETS: Sequence[Any] = (set.__repr__, frozenset.__repr__)
+_ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
+    defaultdict.__repr__: lambda of: [of.default_factory, dict(of)],
+    deque.__repr__: lambda of: [list(of)],
+    OrderedDict.__repr__: lambda of: [dict(of)] if of else [],  # as from Python 3.12 on
+    Counter.__repr__: lambda of: [dict(of.most_common())] if of else [],
+}
+"""By the `repr` of a container: what it is made of."""
 
 
 def written(value: object) -> str:
     """The `str` of a value, with sets in the order of their texts and without memory addresses.
 
-    Both are found in lists, tuples, plain dicts, dataclasses and pydantic models; a class derived
-    from a container is as its own `repr` has it. A text is never changed.
+    Both are found in the containers of Python, those derived from them, dataclasses and pydantic
+    models; a class with a `repr` of its own is as that has it. A text is never changed.
     """
     kind = type(value)
     if isinstance(value, str):
@@ -37,17 +48,19 @@ class _Steady(PrettyPrinter):
     ) -> tuple[str, bool, bool]:
         kind = type(value)
         if id(value) in context:
-            return _WITHIN_ITSELF.get(kind, "..."), False, True
-        if kind in _WITHIN_ITSELF or isinstance(value, str):
+            return _WITHIN_ITSELF.get(kind.__repr__, "..."), False, True
+        if kind.__repr__ in _PLAIN or isinstance(value, str):
             return super().format(value, context, maxlevels, level)
         within = {**context, id(value): 1}
 
         def text_of(each: Any) -> str:
             return self.format(each, within, maxlevels, level + 1)[0]
 
-        if kind in (set, frozenset):
+        if kind.__repr__ in _SETS:
             inner = f"{{{', '.join(sorted(map(text_of, value)))}}}" if value else ""
             text = inner if inner and kind is set else f"{kind.__name__}({inner})"
+        elif arguments := _ARGUMENTS.get(kind.__repr__):
+            text = f"{kind.__name__}({', '.join(map(text_of, arguments(value)))})"
         elif names := _fields_of(kind):
             pairs = (f"{name}={text_of(getattr(value, name))}" for name in names)
             text = f"{kind.__qualname__}({', '.join(pairs)})"
@@ -61,5 +74,8 @@ def _fields_of(kind: Any) -> list[str]:
     if is_dataclass(kind):
         is_made = hasattr(kind.__repr__, "__wrapped__") and kind.__str__ is object.__str__
         return [each.name for each in fields(kind) if each.repr] if is_made else []
-    is_model = getattr(kind.__repr__, "__module__", "") == "pydantic.main"
+    by = getattr(kind.__repr__, "__module__", "")
+    if by == "collections":  # a named tuple, or one without fields
+        return list(getattr(kind, "_fields", ()))
+    is_model = by == "pydantic.main"
     return [name for name, each in kind.model_fields.items() if each.repr] if is_model else []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import ChainMap, Counter, OrderedDict, UserList, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import BaseModel
@@ -27,6 +28,25 @@ class Model(BaseModel):
     name: str
     at: frozenset[int]
     rest: list[set[int]] = []
+
+
+class Place(NamedTuple):
+    name: str
+    at: set[int]
+
+
+class OwnList(list[set[int]]): ...
+
+
+class OwnDict(dict[str, Any]): ...
+
+
+class OwnSet(set[int]): ...
+
+
+class OwnWords(list[set[int]]):
+    def __repr__(self) -> str:
+        return "my own words"
 
 
 class Thing:
@@ -57,6 +77,22 @@ def endless() -> list[Any]:
         ((SET, 2), "({1, 8}, 2)"),
         (Found("x", SET), "Found(name='x', at={1, 8})"),
         (Model(name="x", at=frozenset(SET)), "Model(name='x', at=frozenset({1, 8}), rest=[])"),
+        (defaultdict(set, a=SET), "defaultdict(<class 'set'>, {'a': {1, 8}})"),
+        (OrderedDict(a=SET), "OrderedDict({'a': {1, 8}})"),
+        (OrderedDict(), "OrderedDict()"),
+        (Counter([frozenset(SET), 1, 1]), "Counter({1: 2, frozenset({1, 8}): 1})"),
+        (Counter(), "Counter()"),
+        (deque([SET]), "deque([{1, 8}])"),
+        (deque(), "deque([])"),
+        (Place("x", SET), "Place(name='x', at={1, 8})"),
+        (OwnList([SET]), "[{1, 8}]"),
+        (OwnDict(a=[SET]), "{'a': [{1, 8}]}"),
+        (OwnSet(SET), "OwnSet({1, 8})"),
+        (OwnSet(), "OwnSet()"),
+        ({"a": (Place("x", OwnSet(SET)),)}, "{'a': (Place(name='x', at=OwnSet({1, 8})),)}"),
+        (OwnWords([SET]), "my own words"),
+        (ChainMap({"a": 1}), "ChainMap({'a': 1})"),
+        (UserList([1]), "[1]"),
         (Thing(), "<tests.objects.test_written.Thing object>"),
         (
             [Thing(), "it is at 0x12ab"],
@@ -73,6 +109,13 @@ def test_value_is_written_whole_and_in_order(value: Any, text: str) -> None:
     assert repr(SET) == "{8, 1}", "a set of an order of its own"
     assert written(value) == text
     assert fill("Is it in {{value}}?", {"value": value}) == f"Is it in {text}?"
+
+
+def test_deque_within_itself_ends() -> None:
+    items: deque[object] = deque([1])
+    items.append(items)
+
+    assert written(items) == "deque([1, ...])"
 
 
 def test_list_within_itself_ends() -> None:
