@@ -1,21 +1,24 @@
 """Grade a class with nbgrader and with otter-grader, and compare the points with those earned.
 
 The lesson has a cassette. A script stands in for the model when it is recorded; from then on the
-tools run without a model, keys and network. One student is right, the others change the prompt,
-delete the cassette, spoil it, or answer wrongly. All is made from nothing, by a teacher's commands.
+tools run without a model, keys and network. One kind of student is right, the others change the
+prompt, delete, spoil or rename the cassette, set a key, or answer wrongly, or not in Python. All is
+made from nothing, by a teacher's commands.
 
-    python -m tests.graders [FOLDER]
+    python -m tests.graders [--students N] [FOLDER]
 
-Run it by hand, in an environment with agentnb, and nbgrader or otter-grader[grading] or both. A
-new FOLDER is kept, to look at. The exit code is 1 if a score is not what was earned, and 2 if there
-is no tool.
+Run it by hand, in an environment with agentnb, and nbgrader or otter-grader[grading] or both. The N
+students (one of each kind, if N is not given) are of the kinds by turns. A new FOLDER is kept, to
+look at. The exit code is 1 if a score is not what was earned, and 2 if there is no tool.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -49,7 +52,7 @@ LENGTHS_HIDDEN = f"""\
 recorded = agentnb.get_session().run_sync({TASK!r}, name="longer")
 assert lengths(recorded) == [2850, 1233]"""
 TREE, LENGTHS, ALL = 2, 3, 5  # points
-DEADLINE_S = 300
+DEADLINE_S = 60  # for a student
 NOTEBOOK, CASSETTE = "rivers.ipynb", "rivers.cassette.jsonl"
 HERE = Path(sys.executable).parent
 wrong: list[str] = []  # as sentences
@@ -63,15 +66,20 @@ class Student:
     task: str = TASK
     answer: str = "[int(each.response.split()[3]) for each in result.sub_agent_results]"
     cassette: Callable[[Path], object] = lambda path: None  # what happens to the file
+    setup: str = SETUP
 
 
-STUDENTS = {
+KINDS = {
     "right": Student(ALL),
     "other_prompt": Student(LENGTHS, task="Which river is the longest of Europe?"),
     "no_cassette": Student(ALL, cassette=Path.unlink),
     "spoilt_cassette": Student(ALL, cassette=lambda path: path.write_text("no cassette")),
     "wrong_answer": Student(TREE, answer="[1, 2]"),
+    "renamed_cassette": Student(ALL, cassette=lambda path: path.rename(path.with_name("my.jsonl"))),
+    "own_key": Student(ALL, setup=SETUP + "\n%env ANTHROPIC_API_KEY=sk-mine"),
+    "no_python": Student(TREE, answer="[1, 2"),
 }
+STUDENTS = dict(KINDS)
 
 
 def cell(kind: str, source: str, **metadata: Any) -> dict[str, Any]:
@@ -106,6 +114,8 @@ def do_lesson(folder: Path, student: Student) -> None:
     lesson = json.loads(path.read_text())
     for each in lesson["cells"]:
         source = "".join(each["source"])
+        if source == SETUP:
+            each["source"] = student.setup
         if source.startswith("%%spawn"):
             each["source"] = SPAWN + student.task
         if source.startswith("def lengths"):
@@ -134,7 +144,7 @@ def run(folder: Path, *command: str, env: Mapping[str, str]) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=DEADLINE_S * len(STUDENTS),
         check=False,
     )
     print(f"  {time.monotonic() - begun_s:5.1f} s  {folder.name}$ {' '.join(command)}", flush=True)
@@ -185,7 +195,8 @@ c.Exchange.cache = {str(folder / "cache")!r}"""
     for verb in ("collect", "autograde", "generate_feedback", "release_feedback"):
         run(course, "nbgrader", verb, "ps1", env=env)
     run(course, "nbgrader", "export", env=env)  # grades.csv
-    for name, words in {"right": "2 ✓ completed", "other_prompt": "NotRecorded"}.items():
+    shown = {"right": "2 ✓ completed", "other_prompt": "NotRecorded"}
+    for name, words in {each: shown[each] for each in STUDENTS if each in shown}.items():
         page = course / "feedback" / name / "ps1" / "rivers.html"
         if words not in page.read_text(encoding="utf-8"):
             wrong.append(f"nbgrader's feedback for {name} does not show {words!r}.")
@@ -238,18 +249,22 @@ def main(folder: Path) -> int:
             continue
         print(f"{tool}:")
         (own := folder / tool).mkdir(parents=True)
+        begun_s = time.monotonic()
         try:
             points[tool] = grade(own, environment(own / "home"))
+            took_s = time.monotonic() - begun_s
+            mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+            print(f"  {took_s / len(STUDENTS):.1f} s a student; the largest process {mb} MB so far")
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             print(error.output, error, sep="\n")
             points[tool] = {}
     if not points:
         return 2
-    print(f"\n{'student':16} {'earned':>8}", *(f"{tool:>9}" for tool in points))
+    print(f"\n{'student':20} {'earned':>8}", *(f"{tool:>9}" for tool in points))
     for name, student in STUDENTS.items():
         given = [scores.get(name) for scores in points.values()]
         shown = (f"{'none' if each is None else format(each, 'g'):>9}" for each in given)
-        print(f"{name:16} {student.earned:>4} / {ALL}", *shown)
+        print(f"{name:20} {student.earned:>4} / {ALL}", *shown)
         if any(each != student.earned for each in given):
             wrong.append(f"{name} did not get the points earned.")
     print(*wrong, sep="\n")
@@ -257,7 +272,15 @@ def main(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        sys.exit(main(Path(sys.argv[1]).resolve()))
+    parser = argparse.ArgumentParser(prog="python -m tests.graders")
+    parser.add_argument("--students", type=int, metavar="N", default=len(KINDS))
+    parser.add_argument("folder", type=Path, metavar="FOLDER", nargs="?")
+    order = parser.parse_args()
+    kinds = list(KINDS)
+    for number in range(len(KINDS), order.students):
+        kind = kinds[number % len(kinds)]
+        STUDENTS[f"{kind}_{number // len(kinds) + 1}"] = KINDS[kind]
+    if order.folder is not None:
+        sys.exit(main(order.folder.resolve()))
     with tempfile.TemporaryDirectory() as made:
         sys.exit(main(Path(made)))

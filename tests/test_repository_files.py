@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests import graders
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.saved import code, notebook, save
 from tests.pages import code_of
+from tests.support import run_python
 
 PAGE = "docs/regression.md"
 NAMED = "%%spawn --model demo -o out\nWhich river is longer?"
@@ -42,6 +44,32 @@ def test_git_keeps_the_lines_of_a_cassette() -> None:
 
     assert "a/rivers.cassette.jsonl: eol: lf" in said
     assert "a.jsonl: eol: unspecified" in said
+
+
+def test_outputs_of_guarded_notebooks_are_left_in() -> None:
+    Path(".gitattributes").write_text(f"*.ipynb filter=nbstripout\n{text_with('!filter')}")
+    ran("git", "init", "-q")
+
+    said = ran("git", "check-attr", "filter", "lessons/a.ipynb", "b.ipynb").stdout
+
+    assert said == "lessons/a.ipynb: filter: unspecified\nb.ipynb: filter: nbstripout\n"
+
+
+def test_jupytext_is_told_all_magics_of_a_cell() -> None:
+    """IPython has `%%agentnb`, too, as the place of a magic that is not loaded."""
+    settings = tomllib.loads(text_with("custom_cell_magics"))
+
+    known = run_python(
+        """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance()
+        before = set(shell.magics_manager.magics["cell"])
+        shell.extension_manager.load_extension("agentnb")
+        print(",".join(sorted(set(shell.magics_manager.magics["cell"]) - before - {"agentnb"})))
+        """
+    )
+
+    assert settings == {"custom_cell_magics": known.strip()}
 
 
 def test_ruff_passes_a_notebook_with_names_that_a_magic_makes() -> None:
