@@ -293,6 +293,8 @@ class Labels:
     def __init__(self) -> None:
         self._counts: Counter[tuple[Path, str]] = Counter()
         self._given: set[tuple[Path, str]] = set()
+        self._ever: set[tuple[Path, str]] = set()
+        """With those of before `forget`."""
         self._lock = threading.Lock()
 
     def next(self, cassette: Path, label: str) -> str:
@@ -307,12 +309,14 @@ class Labels:
                 found = label if count == 1 else f"{label}~{count}"
                 if (cassette, found) not in self._given:
                     self._given.add((cassette, found))
+                    self._ever.add((cassette, found))
                     return found
 
-    def given(self, cassette: Path) -> list[str]:
-        """The labels of a cassette's runs so far."""
+    def given(self, cassette: Path, *, ever: bool = False) -> list[str]:
+        """The labels of a cassette's runs so far: since `forget`, or `ever`."""
         with self._lock:
-            return sorted(label for path, label in self._given if path == cassette)
+            known = self._ever if ever else self._given
+            return sorted(label for path, label in known if path == cassette)
 
     def forget(self) -> None:
         """Count from the start again."""

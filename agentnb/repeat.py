@@ -83,8 +83,8 @@ def say_mode(mode: str) -> None:
 
 
 def asked_labels(cassette: Path) -> list[str]:
-    """The labels of this process's runs of a cassette, since `%agentnb mode` or since it began."""
-    return _labels.given(cassette)
+    """The labels of this process's runs of a cassette: a notebook may set several modes."""
+    return _labels.given(cassette, ever=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +316,7 @@ class Repeat:
         if self.name == AUTO:
             lines += [f"Run {literal(each.label, 60)}: {each}." for each in self._tallies]
             lines += _about_unused(cassette)
-        if self._has_begun and (left := not_asked(cassette, asked_labels(path))):
+        if self._has_begun and (left := not_asked(cassette, _labels.given(path))):
             runs = listed([literal(label, 60) for label in left], most=_MOST_TOLD)
             lines.append(
                 f"Recorded, and not asked for since {_SINCE}: {runs}. `python -m agentnb cassette "

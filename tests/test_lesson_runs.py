@@ -157,6 +157,33 @@ def test_runs_of_deleted_cells_are_named_and_pruned(say: Say) -> None:
     assert say("check", str(path))[0] == 0
 
 
+def test_lesson_that_shows_how_to_record_sets_its_own_modes_and_keeps_its_runs(say: Say) -> None:
+    shows = "import os\nos.makedirs('own', exist_ok=True)\nos.chdir('own')\n"
+    own = 'agentnb.configure(provider=model, cassette="mine.cassette.jsonl")'
+    path = lesson(
+        LOAD,
+        MODEL,
+        FIRST,
+        f"{shows}_ = {own}\n%agentnb mode record",
+        SECOND,
+        "%agentnb mode replay",
+        SECOND,
+    )
+    returned, said = say("record", str(path))
+    assert returned == 0, said
+    Path("own/mine.cassette.jsonl").unlink()
+    before = Path("rivers.cassette.jsonl").read_bytes()
+
+    returned, said = say("check", str(path))
+
+    assert returned == 0, said
+    assert "7 cells as saved" in said
+    assert "no cell asks for" not in said
+    returned, said = say("cassette", "prune", "--notebook", str(path), "rivers.cassette.jsonl")
+    assert returned == 0, said
+    assert Path("rivers.cassette.jsonl").read_bytes() == before
+
+
 def test_lesson_with_a_cell_that_fails_is_not_saved(say: Say) -> None:
     path = lesson(LOAD, MODE, MODEL, FIRST)
     say("record", str(path))

@@ -83,16 +83,8 @@ _MISTAKE = r"""\{\\*['"]type\\*['"]\s*:\s*\\*['"]\w+\\*['"]\s*,\s*\\*['"](?:loc|
 _SENTENCE_END = re.compile(rf"(?<=[.;!?])\s+|\n+(?![ \t])|(?={_MISTAKE})")
 """Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
 _WORDS = (
-    "message",
-    "msg",
-    "detail",
-    "details",
-    "error",
-    "errors",
-    "metadata",
-    "raw",
-    "reason",
-    "title",
+    *("message", "msg", "detail", "details", "error", "errors"),
+    *("metadata", "raw", "reason", "title"),
 )
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""

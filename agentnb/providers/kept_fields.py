@@ -28,14 +28,8 @@ if TYPE_CHECKING:
 
 _WHOLE = frozenset(
     (
-        "format",
-        "id",
-        "index",
-        "name",
-        "type",
-        "reasoning_opaque",
-        "thought_signature",
-        "tool_use_id",
+        *("format", "id", "index", "name", "type"),
+        *("reasoning_opaque", "thought_signature", "tool_use_id"),
     )
 )
 """Fields that never come in pieces: a further one replaces the one before."""

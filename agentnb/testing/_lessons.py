@@ -33,7 +33,7 @@ from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
-_MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)\w+[ \t]*$", re.MULTILINE)
+_MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)(\w+)[ \t]*$", re.MULTILINE)
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
@@ -222,8 +222,15 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
 
 
 def _set_mode(notebook: Any, mode: str) -> int | None:
-    """Let the first cell that says a mode say this one. Returns its place among the cells."""
-    for place, cell in enumerate(cells_of(notebook)):
+    """Let the first cell that says a mode say this one. Returns its place among the cells.
+
+    A notebook that begins to record and then says another mode is left alone: it is about that.
+    """
+    cells = cells_of(notebook)
+    said = [name for cell in cells for _, name in _MODE_LINE.findall(cell.source)]
+    if said[:1] == ["record"] and set(said) != {"record"}:
+        return None
+    for place, cell in enumerate(cells):
         cell.source, count = _MODE_LINE.subn(rf"\g<1>{mode}", cell.source, count=1)
         if count:
             return place
