@@ -152,15 +152,15 @@ def _not_asked(notebook: str, cassette: str) -> Sequence[str]:
     """The runs of a cassette that no cell asks for. Runs the notebook, which asks no model."""
     import asyncio
 
-    from agentnb.testing._lessons import Lesson, run_lessons
+    from agentnb.cassette import Cassette
+    from agentnb.testing._lessons import run_lessons
 
-    path = Path(notebook)
-    ran: Lesson
+    path, labels = Path(notebook), Cassette.read(cassette).labels
     (ran,) = asyncio.run(run_lessons([path], "replay", cassette=Path(cassette)))
-    if ran.error or ran.not_recorded:
+    if ran.error or ran.not_recorded or not set(labels) - set(ran.unused):
         raise NotebookError(
-            f"Nothing was removed, since {literal(notebook)} did not run to its end, and it is "
-            "unknown which runs it asks for. Run `python -m agentnb check` to see what is wrong."
+            f"Nothing was removed: {literal(notebook)} did not run to its end, or asked for no run "
+            "of the cassette. Run `python -m agentnb check` to see what is wrong."
         )
     return ran.unused
 

@@ -302,6 +302,7 @@ class Labels:
 
         No two runs have the same, also if a person names one like the second of another name.
         """
+        cassette = cassette.resolve()  # it may be given through a link, or with `..`
         with self._lock:
             while True:
                 self._counts[cassette, label] += 1
@@ -316,7 +317,7 @@ class Labels:
         """The labels of a cassette's runs so far: since `forget`, or `ever`."""
         with self._lock:
             known = self._ever if ever else self._given
-            return sorted(label for path, label in known if path == cassette)
+            return sorted(label for path, label in known if path == cassette.resolve())
 
     def forget(self) -> None:
         """Count from the start again."""

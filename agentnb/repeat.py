@@ -27,7 +27,7 @@ from agentnb.core.replay import Replay
 from agentnb.core.request import new_run_id, new_thread_id
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import LONGEST_LINE, literal, visible
-from agentnb.core.types import path_key
+from agentnb.core.types import ROOT_PATH, path_key
 from agentnb.errors import BadCassette, ModeChanged, NoCassette
 from agentnb.modes import (
     AUTO,
@@ -421,9 +421,10 @@ def note_recorded(error: OrchestratorError, past: Past | None) -> None:
         error: The error.
         past: What is recorded of the run, or what it did before.
     """
-    if not isinstance(past, Replay):
-        return
-    calls = [each for each in past.journal.calls if (each.path, each.number, each.key) in past.used]
+    if not isinstance(past, Replay) or ROOT_PATH in past.asked:
+        return  # a model gave it now
+    root = [each for each in past.journal.calls if each.path == ROOT_PATH]
+    calls = [each for each in root if (each.path, each.number, each.key) in past.used]
     if error_record(error)["message"] in [each.error["message"] for each in calls if each.error]:
         day = datetime.fromtimestamp(past.journal.head.started_at, UTC).date()
         error.add_note(f"It was recorded on {day}: no model was asked now.")

@@ -160,8 +160,11 @@ def check_mode(config: Config, mode: str) -> None:
         UntrustedSettings: The mode is not `replay`.
     """
     if mode != REPLAY and not is_trusted(config):
-        what = f"`mode: {mode}`" if config.mode == mode else f"`cassette: {config.cassette}`"
-        raise UntrustedSettings(config.source, what=what, allow=_how_to_allow(config))
+        key, does = "cassette", f"runs would be recorded in {literal(config.cassette, 60)}"
+        if config.mode == mode:
+            key, does = "mode", f"models would be asked (`mode: {mode}`)"
+        allow = _how_to_allow(config)
+        raise UntrustedSettings(config.source, does=does, allow=allow, key=key)
 
 
 def check_prices(config: Config, models: Sequence[str]) -> None:
@@ -291,7 +294,7 @@ def trust(config: Config) -> str:
         allowed.append(f"engines may be used ({does})")
     if does := asking_mode(config):
         allowed.append(does)
-    if config.cassette and config.mode != REPLAY:
+    if config.cassette:
         allowed.append(f"runs may be recorded in {literal(config.cassette, 60)}")
     if config.prices:
         allowed.append("budgets in dollars may use its `prices`")

@@ -286,6 +286,22 @@ def test_recorded_run_is_compared_as_the_run_itself(tmp_path: Path, what: str) -
     assert side.agents.keys() == {row["path"] for row in run.to_records()}
 
 
+def test_rows_of_a_recorded_table_have_their_tasks(tmp_path: Path) -> None:
+    path = tmp_path / "a.cassette.jsonl"
+    model = ScriptedProvider(lambda _: "Yes.")
+    with Session(provider=model, mode="record", cassette=path, store=None) as session:
+        run = session.map(["aa", "bb"], "Is {{text}} a word?", name="a")
+        run.result(DEADLINE_S)
+
+    side = recorded_side(Cassette.read(path), "a")
+
+    assert Comparison(side_of(run), side).same
+    assert [agent.task for agent in side.agents.values()][1:] == [
+        "Is aa a word?",
+        "Is bb a word?",
+    ]
+
+
 def test_cassettes_are_compared_run_by_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

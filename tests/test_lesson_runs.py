@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -182,6 +184,53 @@ def test_lesson_that_shows_how_to_record_sets_its_own_modes_and_keeps_its_runs(s
     returned, said = say("cassette", "prune", "--notebook", str(path), "rivers.cassette.jsonl")
     assert returned == 0, said
     assert Path("rivers.cassette.jsonl").read_bytes() == before
+
+
+def test_recordings_of_a_lesson_in_another_folder_are_asked_for(say: Say) -> None:
+    path = lesson(LOAD, f'{MODEL[:-1]}, cassette="rivers.cassette.jsonl")', MODE, FIRST)
+    Path("sub").mkdir()
+    Path("linked").symlink_to(".")
+
+    for folder in ("sub/..", "linked"):
+        returned, said = say("record", f"{folder}/{path}")
+        assert returned == 0, said
+        assert "4 recorded calls" in said
+        assert "no cell asks for" not in said
+        cassette = f"{folder}/rivers.cassette.jsonl"
+        returned, said = say("cassette", "prune", "--notebook", f"{folder}/{path}", cassette)
+        assert (returned, "no unused calls" in said) == (0, True), said
+
+
+def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
+    path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
+    say("record", str(path))
+    before = cassette.read_bytes()
+    edit(path, 2, f'{MODEL[:-1]}, mode="live")')
+
+    returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
+
+    assert (returned, cassette.read_bytes()) == (2, before)
+    assert "Nothing was removed" in said
+
+
+def test_lesson_that_was_never_run_is_recorded_and_passes_nbval(say: Say) -> None:
+    path = lesson(f"{LOAD}\n{MODE}", MODEL, FIRST)
+    say("record", str(path))
+
+    saved = load(path)
+    assert saved.cells[1].execution_count is None
+    assert [cell.metadata for cell in saved.cells if "execution" in cell.metadata] == []
+    before = path.read_bytes()
+    assert say("record", "--auto", str(path))[0] == 0
+    assert path.read_bytes() == before
+    nbval = ["-m", "pytest", "-p", "no:cacheprovider", "-n0", "--nbval", "--nbval-current-env"]
+    done = subprocess.run(
+        [sys.executable, *nbval, "--agentnb-mode=replay", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 def test_lesson_with_a_cell_that_fails_is_not_saved(say: Say) -> None:

@@ -872,3 +872,28 @@ def test_auto_run_that_was_cancelled_midway_is_replayed_and_continues_in_the_nex
         run = ended(session_in("auto", provider=provider).spawn("Plan."))
     assert run.result().output == "All."
     assert "A" not in [task_of(request) for request in provider.requests]
+
+
+def test_error_that_a_model_gives_now_is_no_recorded_one() -> None:
+    """Though one of a sub-agent has the same words."""
+    refused = InvalidRequest("no such model", status_code=400)
+
+    def model(request: CompletionRequest) -> Reply | str:
+        if task_of(request) != "root":
+            return Reply("", error=refused)
+        return spawn("a") if len(request.messages) == 1 else "Done."
+
+    ended(session_in("record", provider=ScriptedProvider(model)).spawn("Plan."))
+    lines = Path(CASSETTE).read_text().splitlines(keepends=True)
+    last = '"kind":"call","run":"11ae5794","path":"root","number":2'
+    kept = [line for line in lines if last not in line]
+    assert len(kept) == len(lines) - 1
+    Path(CASSETTE).write_text("".join(kept))
+
+    with new_kernel():
+        provider = ScriptedProvider(lambda _: Reply("", error=refused))
+        again = ended(session_in("auto", provider=provider).spawn("Plan."))
+
+    error = again._future.exception()
+    assert isinstance(error, InvalidRequest)
+    assert not hasattr(error, "__notes__")

@@ -53,10 +53,11 @@ def recorded_side(cassette: Cassette, label: str) -> Side:
     tasks = {ROOT_PATH: journal.head.task}
     tokens: Counter[str] = Counter()
     for call in journal.calls:
-        tasks.setdefault(call.path, task_in(call.request.system))
+        asked = call.request  # a table's row has its task in its message
+        tasks.setdefault(call.path, task_in(asked.system) or asked.messages[0].text)
         tokens[call.path] += 0 if call.usage is None else call.usage.total_tokens
-    paths = [path for path in dict.fromkeys([*tasks, *ends]) if path is not None]
-    calls = [Call(each.path, each.model, each.usage, at) for each in journal.calls]
+    paths = list(filter(None, dict.fromkeys([*tasks, *ends])))
+    calls = (Call(each.path, each.model, each.usage, at) for each in journal.calls)
     cost = cost_of(calls, paths=paths)
 
     def agent(path: str) -> ComparedAgent:

@@ -74,7 +74,7 @@ def _for_json(value: Any) -> Any:
     value = plain(value)
     kind = type(value)
     if isinstance(value, Mapping):
-        return {str(key): _for_json(each) for key, each in value.items()}
+        return {written(key): _for_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_for_json(each) for each in value]
     if isinstance(value, set | frozenset):

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import re
+import shlex
 import signal
 import time
 from ast import literal_eval
@@ -206,7 +207,7 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
     asked = await _execute(lesson, made, mode, path, at_cell)
     for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
         if place == about_mode:
-            now.source, now.outputs = was.source, was.outputs
+            now |= {name: was[name] for name in ("source", "outputs", "execution_count")}
         elif place >= lesson.ran - bool(lesson.error):
             break  # it was not run, or failed
         elif not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
@@ -250,6 +251,7 @@ async def _execute(
         kernel_name="python3",  # of this Python, whatever the author's was called
         resources={"metadata": {"path": str(lesson.path.absolute().parent)}},
         coalesce_streams=True,
+        record_timing=False,  # else each cell differs each time
         # Without a warning that its channels are not encrypted, which are this machine's.
         extra_arguments=["--log-level=ERROR"],
     )
@@ -259,7 +261,7 @@ async def _execute(
             with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             if mode == LIVE:
-                why = _NO_CASSETTE.format(cassette.name, lesson.path.name)
+                why = _NO_CASSETTE.format(cassette.name, shlex.quote(str(lesson.path)))
                 await client.kc.execute_interactive(_CLOSE.format(why), silent=True)
             for place, cell in enumerate(notebook.cells):
                 if cell.cell_type == "code" and cell.source.strip():

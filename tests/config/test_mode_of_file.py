@@ -70,12 +70,18 @@ def test_mode_that_asks_models_needs_trust(mode: str) -> None:
     assert asked("Another.", answer="new") == "new"
 
 
-def test_cassette_that_code_writes_to_needs_trust() -> None:
-    write("cassette: rivers.cassette.jsonl\n")
+@pytest.mark.parametrize("mode", ["", "mode: replay\n"])
+def test_cassette_that_code_writes_to_needs_trust_and_can_get_it(mode: str) -> None:
+    write(f"{mode}cassette: rivers.cassette.jsonl\n")
 
-    with pytest.raises(UntrustedSettings, match=r"cassette: rivers\.cassette\.jsonl"):
+    with pytest.raises(
+        UntrustedSettings, match=r"be recorded in 'rivers.*`cassette` from the file"
+    ):
         asked("Another.", answer="new", mode="auto")
     assert asked("Plan.", mode="replay") == "rivers"
+
+    assert "runs may be recorded in 'rivers" in trust(load_config("agentnb.yaml"))
+    assert asked("Another.", answer="new", mode="auto") == "new"
 
 
 def test_student_reads_the_authors_sentence() -> None:

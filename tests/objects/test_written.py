@@ -128,6 +128,7 @@ def test_list_within_itself_ends() -> None:
         (SET, "[1, 8]"),
         (frozenset(SET), "[1, 8]"),
         ({"known": [SET]}, '{"known": [[1, 8]]}'),
+        ({frozenset(SET): 1, 2: 3, None: 4}, '{"frozenset({1, 8})": 1, "2": 3, "None": 4}'),
         (Found("x", SET), '{"name": "x", "at": [1, 8]}'),
         (
             Model(name="x", at=frozenset(SET), rest=[SET, {3}]),
