@@ -59,8 +59,8 @@ except agentnb.RunCancelled:
     "open": """\
 begun.clear()
 open_run = session.spawn("One of them is held.", name="open")
-display(open_run.panel())
-await begun.wait()""",
+await begun.wait()  # its state is saved as the panel is made
+display(open_run.panel())""",
     "in bg": "%%spawn --name in-bg --bg -o bg\nin bg",
     "wait": "await bg",
     "records": """\
