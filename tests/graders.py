@@ -77,6 +77,8 @@ KINDS = {
     "wrong_answer": Student(TREE, answer="[1, 2]"),
     "renamed_cassette": Student(ALL, cassette=lambda path: path.rename(path.with_name("my.jsonl"))),
     "own_key": Student(ALL, setup=SETUP + "\n%env ANTHROPIC_API_KEY=sk-mine"),
+    # An error's advice leads there; otter's kernel has no name for the notebook, and gives nothing.
+    "own_mode": Student(ALL, setup=SETUP.replace("mode replay", "mode auto")),
     "no_python": Student(TREE, answer="[1, 2"),
 }
 STUDENTS = dict(KINDS)

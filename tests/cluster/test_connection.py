@@ -163,9 +163,9 @@ class Wire:
         return host._hosts[self.connection._id]
 
 
-async def all_of(call: Call) -> list[Any]:
-    """What a call says, to its end."""
-    said: list[Any] = []
+async def all_of(call: Call, said: list[Any] | None = None) -> list[Any]:
+    """What a call says, to its end; it is added to `said` as it comes."""
+    said = [] if said is None else said
     try:
         async with asyncio.timeout(DEADLINE_S):
             async for item in call:
@@ -207,6 +207,9 @@ FATES = ("", "lose", "lose answer", "twice", "late", "old answer")
 @example(["", "old answer"] * 12)
 @example(["lose", "", "lose answer", "late", "twice"] * 5)
 def test_orders_and_entries_arrive_once_and_in_order_whatever_is_lost(fates: list[str]) -> None:
+    def is_half(heard: list[Any]) -> bool:
+        return len(heard) == 10
+
     async def talk() -> None:
         wire = Wire(fates, is_kind=True)
         names = [f"call {n}" for n in range(4)]
@@ -216,9 +219,13 @@ def test_orders_and_entries_arrive_once_and_in_order_whatever_is_lost(fates: lis
             pieces = [f"{name}: {n} " for n in range(20)]
             calls.append((wire.order(*pieces[:10], go, *pieces[10:], name=name), pieces, go))
             await asyncio.sleep(0)
-        said = [asyncio.create_task(all_of(call)) for call, _, _ in calls]
-        for _, _, go in calls:
-            await asyncio.sleep(0.002)
+        heard: list[list[Any]] = [[] for _ in calls]
+        said = [
+            asyncio.create_task(all_of(call, own))
+            for (call, _, _), own in zip(calls, heard, strict=True)
+        ]
+        for (_, _, go), own in zip(calls, heard, strict=True):
+            await until(partial(is_half, own))  # it goes on while the others are held
             go.set()
         assert await asyncio.gather(*said) == [pieces for _, pieces, _ in calls]
         assert wire.begun == names
