@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agentnb.cassette.words import Piece, marked, word_diff
 from agentnb.checking.given import Checkable, record_of
-from agentnb.checking.word_diff import Piece, marked, word_diff
 from agentnb.core.shown import Bundle, Listed, Shown, counted
 from agentnb.core.text import LONGEST_LINE, quoted, visible
 from agentnb.core.types import AgentStatus, path_key

@@ -153,8 +153,8 @@ async def test_each_part_that_differs_is_named(cassette: Cassette) -> None:
     assert [each.part for each in miss.differences] == [
         "model", "system", "tools", "message 3", "extra", "max_tokens",
     ]  # fmt: skip
-    assert miss.differences[0].words == "demo/[-any-]{+other+}"
-    assert "be {+very +}brief" in miss.differences[1].words
+    assert miss.differences[0].words == "[-demo/any-]{+demo/other+}"
+    assert "be {+very+} brief" in miss.differences[1].words
     assert "and 2 more" in str(miss)
 
 
@@ -262,6 +262,8 @@ def test_text_is_at_most_15_lines_of_at_most_100_characters(
         ("a\nb", "a b", "a[-\\n-]{+␣+}b"),
         ("w " * 50 + "x y", "w " * 50 + "z y", "… w w [-x-]{+z+} y"),
         ("x" + " w" * 50, "z" + " w" * 50, "[-x-]{+z+} w w …"),
+        ('{"a":1,"b":[2,3]}', '{"a":1,"b":[2,4]}', '… b":[2, [-3]}-]{+4]}+}'),
+        ("a b\n", "a b", "b[-\\n-]"),
         ("say one and two now", "say 1 and 2 now", "say [-one-]{+1+} and [-two-]{+2+} now"),
     ],
 )

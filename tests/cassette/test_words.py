@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from agentnb.checking.word_diff import Piece, marked, word_diff
+from agentnb.cassette.words import Piece, marked, word_diff
 
 
 def of_kind(pieces: list[Piece], *kinds: str) -> list[str]:
