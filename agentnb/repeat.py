@@ -63,6 +63,8 @@ _said: str | None = None
 """What `%agentnb mode` said last."""
 _noted: set[tuple[Path, str]] = set()
 """The notes of cassettes that this process has told."""
+_unkept: dict[str, None] = {}
+"""Of these notes, those on calls that are in no cassette, with its name."""
 _pass = 0
 """How often `%agentnb mode` was said: from there a notebook is run once more."""
 _SINCE = "the kernel began, or `%agentnb mode` was set"
@@ -85,6 +87,11 @@ def say_mode(mode: str) -> None:
 def asked_labels(cassette: Path) -> list[str]:
     """The labels of this process's runs of a cassette: a notebook may set several modes."""
     return _labels.given(cassette, ever=True)
+
+
+def unkept() -> list[str]:
+    """What was said of calls of this process that are in no cassette."""
+    return list(_unkept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +338,15 @@ class Repeat:
 
         if tally is not None and self.read_only() is not None:
             return UnkeptJournal(lambda: tally.has_new, lambda note: self._note(path, note))
-        return CassetteJournal(path, label, self.name, lambda note: self._note(path, note))
+        tell = partial(self._note, path, is_said_again=True)
+        return CassetteJournal(path, label, self.name, tell)
 
-    def _note(self, path: Path, note: str) -> None:
+    def _note(self, path: Path, note: str, *, is_said_again: bool = False) -> None:
         with self._lock:
-            _noted.discard((path, note))  # it is said of each run that it is about
+            if is_said_again:
+                _noted.discard((path, note))
             self._notes = (*self._notes, (path, note))
+            _unkept[f"{path.name}: {note}"] = None
         at_exit(self.tell_notes)  # of a script that starts no further run, which would tell them
 
     def recorded(self) -> Cassette | None:

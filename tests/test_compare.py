@@ -134,11 +134,11 @@ def test_skipped_task_is_compared_too() -> None:
 def test_words_that_differ_in_an_answer_are_shown() -> None:
     found = agentnb.compare(tree("A"), tree("A", answer="It is London, on the Thames."))
 
-    expected = "It is [-Paris,-]{+London,+} on the [-Seine.-]{+Thames.+}"
+    expected = "It is [-Paris-]{+London+}, on the [-Seine-]{+Thames+}."
     assert found.agents[0].words() == expected
     assert f"root, answer: {expected}" in str(found)
     html = found._repr_mimebundle_()["text/html"]
-    assert "<del>Paris,</del> <ins>London,</ins>" in html
+    assert "<del>Paris</del><ins>London</ins>, on" in html
 
 
 def test_answers_that_differ_in_white_space_alone_are_not_the_same() -> None:
@@ -320,7 +320,7 @@ def test_cassettes_are_compared_run_by_run(
     same = capsys.readouterr().out
     assert main(["cassette", "diff", str(old), str(tmp_path / "nowhere")]) == 2
 
-    assert "root, answer: It is [-Paris.-]{+Lyon.+}" in said
+    assert "root, answer: It is [-Paris-]{+Lyon+}." in said
     assert "Run 'gone' is only in the cassette before." in said
     assert "Run 'made' is only in the cassette after." in said
     assert "kept" not in said

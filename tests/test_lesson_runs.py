@@ -30,6 +30,13 @@ def answer(request):
 model = agentnb.ScriptedProvider(answer)
 model.name = "anthropic"
 _ = agentnb.configure(provider=model, model="anthropic/claude-sonnet-5-5")"""
+ROWS = """\
+import agentnb
+
+def answer(request):
+    return {0!r} if "Oslo" in str(request.messages) else {0!r}
+
+session = agentnb.configure(provider=agentnb.ScriptedProvider(answer))"""
 FIRST, SECOND = "%%spawn --name first\nCompare.", "%%spawn --name second\nCompare again."
 
 _VARIES = re.compile(r"\$[\d.]+|\d+ s$", re.MULTILINE)
@@ -246,6 +253,46 @@ def test_lesson_with_a_cell_that_fails_is_not_saved(say: Say) -> None:
     assert "cell [4] fails:\n    " in said
     assert "1 notebook: 1 not saved" in said
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("verb", [["record"], ["record", "--auto"]])
+def test_lesson_whose_calls_no_model_answered_is_not_saved(say: Say, verb: list[str]) -> None:
+    table = "done = session.map(['Rome', 'Oslo', 'Lima'], {!r}).result(); print(done)"
+    path = lesson(LOAD, MODE, ROWS.format("South."), table.format("Where is {{text}}?"))
+    returned, said = say("record", str(path))
+    assert returned == 0, said
+    key = "agentnb.core.errors.AuthenticationFailed('the key is old', status_code=401)"
+    edit(path, 3, ROWS.format("South.").replace("'South.'", f"agentnb.Reply('', error={key})", 1))
+    edit(path, 4, table.format("Where does {{text}} lie?"))
+    before = path.read_bytes()
+
+    returned, said = say(*verb, str(path))
+
+    assert (returned, path.read_bytes()) == (1, before), said
+    assert "✗ rivers.ipynb: not saved, since calls are not recorded" in said
+    assert "the key is old" in said
+    assert "1 notebook: 1 not saved" in said
+
+
+def test_lesson_is_recorded_where_its_settings_file_says(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    path, named = lesson(LOAD, MODE, MODEL, FIRST), Path("kept/here.cassette.jsonl")
+    Path("kept").mkdir()
+    Path("agentnb.yaml").write_text(f"cassette: {named}\n")
+
+    returned, said = say("record", str(path))
+    assert (returned, named.exists()) == (1, False)
+    assert "trust" in said  # the file came with the folder: it names what is written
+    say("trust", "agentnb.yaml")
+    returned, said = say("record", str(path))
+    assert (returned, Cassette.read(named).labels) == (0, ("first",)), said
+    assert "4 new calls, 4 recorded calls" in said
+    assert list(Path().glob("*.jsonl")) == []
+    returned, said = say("check", str(path))
+    assert returned == 0, said
+    assert "4 recorded calls" in said
 
 
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])

@@ -8,7 +8,7 @@ is one change.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -25,10 +25,14 @@ _MOST_CHARACTERS = 200_000
 
 # A character of a script without blanks counts as a word.
 _ONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_SIGN = r",;:{}()\[\]\""
-_WORD = re.compile(rf"[{_ONE}]\s*|[^\s{_ONE}{_SIGN}]+[{_SIGN}]*\s*|[{_SIGN}]+\s*")
-"""With the signs and blanks behind it: JSON without blanks has words, too."""
+_CLOSES, _OPENS = ".,;:!?)]}", "([{"
+_SIGN = f"[{re.escape(_CLOSES + _OPENS)}]"
+_IN_WORD = rf"(?<=\w){_SIGN}(?=\w)"
+_WORD = re.compile(rf"[{_ONE}]\s*|(?:(?!{_SIGN})[^\s{_ONE}]|{_IN_WORD})+\s*|{_SIGN}\s*")
 _MOST_OF_A_LINE = 150
+
+
+_MARKS = {"gone": "[-{}-]", "new": "{{+{}+}}", "same": "{}"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +82,22 @@ def word_diff(
     return pieces
 
 
-def marked(pieces: Sequence[Piece]) -> str:
-    """Pieces as one line: `… the [-old-]{+new+} word …`."""
-    line = ""
-    for place, piece in enumerate(pieces):
-        if line and (piece.kind != "new" or pieces[place - 1].kind != "gone"):
-            line += " "
-        match piece.kind:
-            case "gone":
-                line += f"[-{piece.text}-]"
-            case "new":
-                line += f"{{+{piece.text}+}}"
-            case "same":
-                line += piece.text
+def marked(pieces: Sequence[Piece], mark: Callable[[Piece], str] | None = None) -> str:
+    """Pieces as one line: `… the [-old-]{+new+} word …`.
+
+    Args:
+        pieces: See `word_diff`.
+        mark: Writes one piece in another way.
+    """
+    line, before = "", None
+    for piece in pieces:
+        is_pair = before is not None and (before.kind, piece.kind) == ("gone", "new")
+        is_sign = piece.text.startswith((*_CLOSES,)) or (
+            before and before.text.endswith((*_OPENS,))
+        )
+        line += " " * (before is not None and not (is_pair or is_sign))
+        line += mark(piece) if mark else _MARKS[piece.kind].format(piece.text)
+        before = piece
     return line
 
 

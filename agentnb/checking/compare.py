@@ -227,7 +227,7 @@ def _texts(changed: Sequence[AgentChange]) -> list[tuple[str, str]]:
                 continue
             title = f"{visible(each.path, 60)}, {name}:"
             pieces = each.pieces(name)
-            html = " ".join(map(_piece_html, pieces)) or text_html(_ONLY_BLANKS)
+            html = marked(pieces, _piece_html) or text_html(_ONLY_BLANKS)
             found.append(
                 (f"{title} {marked(pieces) or _ONLY_BLANKS}", f"<p>{text_html(title)} {html}</p>")
             )

@@ -23,10 +23,12 @@ from textwrap import indent
 from typing import Any
 
 from agentnb.cassette import BadCassette, Cassette
+from agentnb.config import load_config
+from agentnb.config.config import FILE_NAME
 from agentnb.core.shown import counted, listed
 from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
-from agentnb.errors import NotebookError, UnreadableNotebook
+from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
 from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX
 from agentnb.prices import Call, Cost, cost_of
@@ -39,9 +41,9 @@ _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
 _MOST_LISTED = 5
-_ASKED = (
-    "__import__('agentnb.repeat', fromlist=['_']).asked_labels(__import__('pathlib').Path({!r}))"
-)
+_REPEAT = "__import__('agentnb.repeat', fromlist=['_'])"
+_ASKED = f"{_REPEAT}.asked_labels(__import__('pathlib').Path({{!r}}))"
+_UNKEPT = f"{_REPEAT}.unkept()"
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
 _NO_CASSETTE = "the notebook has no {}: record it (`python -m agentnb record {}`)"
 
@@ -62,6 +64,8 @@ class Lesson:
     """Why it did not run to its end, in lines; empty if it did."""
     not_recorded: int = 0
     """Cells that failed since a call is not recorded."""
+    unkept: Sequence[str] = ()
+    """What was said of calls that no model answered, or that could not be kept."""
     new: int = 0
     """Calls that were recorded now."""
     calls: int = 0
@@ -75,7 +79,8 @@ class Lesson:
     @property
     def failed(self) -> bool:
         """Whether it did not run to its end, or is not as it was saved where it was checked."""
-        return bool(self.error or (self.is_check and (self.changed or self.not_recorded)))
+        differs = self.is_check and (self.changed or self.not_recorded)
+        return bool(self.error or self.unkept or differs)
 
     def lines(self) -> Iterator[str]:
         """What a person reads of it."""
@@ -85,6 +90,8 @@ class Lesson:
             facts = [f"stopped in cell {self.ran} of {self.cells}"]
         elif self.changed:
             facts = [f"{len(self.changed):,} of {cells} changed"]
+        if self.unkept:
+            facts.insert(0, "not saved, since calls are not recorded")
         if self.not_recorded:
             facts.append(f"not recorded: a call of {counted(self.not_recorded, 'cell')}")
         if self.new:
@@ -93,7 +100,7 @@ class Lesson:
             facts.append(f"{counted(self.calls, 'recorded call')} ({self.cost.amount})")
         mark = "✗" if self.failed else "✓"
         yield f"{mark} {visible(str(self.path), 200)}: {', '.join(facts)}, {self.took_s:.0f} s"
-        yield from (f"  {line}" for line in self.error.splitlines())
+        yield from (f"  {line}" for line in (*self.error.splitlines(), *self.unkept))
         for number, differing in self.changed.items():
             yield f"  cell [{number}]:"
             yield from (f"    {line}".rstrip() for line in differing[:_MOST_LINES])
@@ -128,13 +135,12 @@ async def run_lessons(
         NotebookError: What runs notebooks is missing.
     """
     room = asyncio.Semaphore(jobs)
-    beside = {path: (cassette or path.with_suffix(SUFFIX)).absolute() for path in paths}
 
     async def run(path: Path) -> Lesson:
         async with room:
             lesson, begun_s = Lesson(path, mode == REPLAY), time.monotonic()
             try:
-                await _run(lesson, mode, beside[path], at_cell)
+                await _run(lesson, mode, (cassette or cassette_beside(path)).absolute(), at_cell)
             except (UnreadableNotebook, BadCassette, OSError) as error:
                 lesson.error = str(error)
             lesson.took_s = time.monotonic() - begun_s
@@ -142,6 +148,19 @@ async def run_lessons(
         return lesson
 
     return list(await asyncio.gather(*map(run, paths)))
+
+
+def cassette_beside(notebook: Path) -> Path:
+    """A notebook's cassette: the one that its folder's settings file names, else its own."""
+    return _named_by_file(notebook) or notebook.absolute().with_suffix(SUFFIX)
+
+
+def _named_by_file(notebook: Path) -> Path | None:
+    folder = notebook.absolute().parent
+    with suppress(ConfigError):  # the notebook says what is wrong, if it asks for a run
+        if (folder / FILE_NAME).is_file() and (named := load_config(folder).cassette):
+            return folder / named
+    return None
 
 
 def notebooks_in(files: Iterable[str]) -> list[Path]:
@@ -218,7 +237,7 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
     lesson.new = len(_calls_in(after) - _calls_in(before))
     if after is not None and asked is not None:
         _account(lesson, after, asked)
-    if mode not in (LIVE, REPLAY) and not lesson.error:
+    if mode not in (LIVE, REPLAY) and not lesson.failed:
         _save(lesson.path, made)
 
 
@@ -256,6 +275,8 @@ async def _execute(
         extra_arguments=["--log-level=ERROR"],
     )
     environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
+    if _named_by_file(lesson.path) == cassette:
+        del environment[CASSETTE_VARIABLE]  # so that the file must be trusted
     try:
         async with client.async_setup_kernel(env=environment):
             with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
@@ -276,17 +297,18 @@ async def _execute(
     except DeadKernelError:
         lesson.error = f"its kernel died in cell [{lesson.ran}]"
         return None
+    lesson.unkept = answer(reply, "unkept")
     return answer(reply)
 
 
 def question(cassette: Path) -> dict[str, Any]:
-    """What a kernel executes to say which runs of a cassette it asked for."""
-    return {"user_expressions": {"asked": _ASKED.format(str(cassette))}}
+    """What a kernel executes to say which runs of a cassette it asked for, and what is not kept."""
+    return {"user_expressions": {"asked": _ASKED.format(str(cassette)), "unkept": _UNKEPT}}
 
 
-def answer(reply: Any) -> list[str]:
-    """The labels of these runs, by the kernel's reply; none where agentnb is not installed."""
-    said = reply["content"]["user_expressions"]["asked"]
+def answer(reply: Any, name: str = "asked") -> list[str]:
+    """The labels of these runs, or the notes, by the kernel's reply; none without agentnb there."""
+    said = reply["content"]["user_expressions"][name]
     return list(literal_eval(said["data"]["text/plain"])) if said["status"] == "ok" else []
 
 

@@ -742,7 +742,7 @@ def test_kernel_that_goes_after_the_run_takes_the_replay_and_leaves_the_text(
     tree = open_tree("agents=12&done")
     tree.item("1").click()
     text = tree.details.locator(".agentnb-text")
-    expect(text).to_be_visible()
+    expect(text).to_contain_text("Line 1")
     said = text.inner_text()
     tree.page.evaluate("page.model.answer = () => {}")
     tree.page.get_by_role("button", name="Play").click()

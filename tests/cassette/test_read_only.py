@@ -97,16 +97,17 @@ def test_what_is_recorded_is_answered_and_what_is_new_is_not_kept(folder: Path, 
     before = path.read_bytes() if path.exists() else None
     known = [] if before is None else [("replay", "How deep?"), ("auto", "How deep?")]
 
-    seen, told = seen_by_a_student(path, *known, ("auto", "How long?"), ("record", "How long?"))
+    new = [("auto", "How long?"), ("auto", "How wide?"), ("record", "How long?")]
+    seen, told = seen_by_a_student(path, *known, *new)
 
     answers = [(said, calls) for said, calls, _ in seen]
-    assert answers[:-2] == [("Seven metres.", 0)] * len(known)
-    assert answers[-2] == ("Seven metres.", 1)
+    assert answers[:-3] == [("Seven metres.", 0)] * len(known)
+    assert answers[-3:-1] == [("Seven metres.", 1)] * 2
     assert answers[-1][0].startswith(f"NoCassette: '{NAME}' cannot be written, since it")
     assert answers[-1][1] == 0
     assert told == f"{NAME}: new calls are answered, and not kept.\n"
     modes = [mode for _, _, mode in seen]
-    assert all("may only be read" in mode for mode in modes[-2:])
-    assert ["may only be read" in mode for mode in modes[:-2]] == [False, True][: len(known)]
+    assert all("may only be read" in mode for mode in modes[-3:])
+    assert ["may only be read" in mode for mode in modes[:-3]] == [False, True][: len(known)]
     assert (path.read_bytes() if path.exists() else None) == before
     assert sorted(each.name for each in folder.iterdir()) == [NAME] * (before is not None)

@@ -83,11 +83,13 @@ def test_outputs_of_cells_are_the_same_with_and_without_a_store(
     assert (tmp_path / ".agentnb" / ".gitignore").read_text() == "*\n"
     assert list((tmp_path / "without").iterdir()) == []
     for one, other in zip(kept, not_kept, strict=True):
-        assert one.text == other.text
-        assert one.displays == other.displays
+        if one.text.startswith("Started in the background"):  # how far the run is differs
+            assert one.text.splitlines()[0] == other.text.splitlines()[0]
+        else:
+            assert (one.text, one.displays) == (other.text, other.displays)
+            assert one.unstable == []
         assert one.result_data.keys() == other.result_data.keys()
         assert one.stderr == ""
-        assert one.unstable == []
 
 
 def test_kernel_that_is_killed_leaves_its_run_to_the_next_one(
