@@ -60,15 +60,14 @@ def word_diff(
         The pieces in order. Equal pieces have only the words next to a change, with `…` for the
         others. Empty if the texts have the same words.
     """
-    runs = list(_runs(masked_as_known(before), masked_as_known(after)))
-    if all(kind == "same" for kind, _ in runs):
+    both = masked_as_known(before), masked_as_known(after)
+    runs = [(kind, words) for kind, words in _runs(*both) if words]
+    changes = [place for place in range(len(runs)) if _begins_change(runs, place)]
+    if not changes:
         return []
     pieces: list[Piece] = []
-    changes, shown_to = 0, len(runs)
-    for place, (kind, _) in enumerate(runs):
-        changes += _begins_change(runs, place)
-        if changes > most_changes and kind != "same":
-            shown_to = min(shown_to, place)
+    more = len(changes) - most_changes
+    shown_to = changes[most_changes] if more > 0 else len(runs)
     for place, (kind, words) in enumerate(runs[:shown_to]):
         if kind == "same":
             is_first, is_last = place == 0, place == len(runs) - 1
@@ -77,7 +76,7 @@ def word_diff(
             text = _text(words)
         if text:
             pieces.append(Piece(kind, _shortened(text, most_of_each)))
-    if (more := changes - most_changes) > 0:
+    if more > 0:
         pieces.append(Piece("same", f"… and {more:,} more change{'s' if more > 1 else ''}"))
     return pieces
 
@@ -89,13 +88,11 @@ def marked(pieces: Sequence[Piece], mark: Callable[[Piece], str] | None = None) 
         pieces: See `word_diff`.
         mark: Writes one piece in another way.
     """
-    line, before = "", None
+    line, before = "", Piece("same", "(")
     for piece in pieces:
-        is_pair = before is not None and (before.kind, piece.kind) == ("gone", "new")
-        is_sign = piece.text.startswith((*_CLOSES,)) or (
-            before and before.text.endswith((*_OPENS,))
-        )
-        line += " " * (before is not None and not (is_pair or is_sign))
+        is_pair = (before.kind, piece.kind) == ("gone", "new")
+        is_sign = piece.text[0] in _CLOSES or before.text[-1] in _OPENS
+        line += "" if is_pair or is_sign else " "
         line += mark(piece) if mark else _MARKS[piece.kind].format(piece.text)
         before = piece
     return line
@@ -126,32 +123,19 @@ _Run = tuple[Literal["same", "gone", "new"], Sequence[str]]
 
 
 def _runs(before: str, after: str) -> Iterator[_Run]:
-    """Both texts as runs of words, same, gone or new, in order."""
+    """Both texts as runs of words, same, gone or new, in order; some are empty."""
     before, after = _within_bounds(before, after)
     old, new = _WORD.findall(before), _WORD.findall(after)
     old_keys, new_keys = [w.rstrip() for w in old], [w.rstrip() for w in new]
     head = _same_at_begin(old_keys, new_keys)
     tail = _same_at_begin(old_keys[head:][::-1], new_keys[head:][::-1])
     old_end, new_end = len(old) - tail, len(new) - tail
-    matches = _matches(old_keys[head:old_end], new_keys[head:new_end])
-    pairs = [(head + one, head + other) for one, other in matches]
-    at, at_new = 0, 0
-    same = [(n, n) for n in range(head)] + pairs + [(old_end + n, new_end + n) for n in range(tail)]
-    collected: list[str] = []
-    for one, other in [*same, (len(old), len(new))]:
-        if one > at or other > at_new:
-            yield from _run("same", collected)
-            collected = []
-            yield from _run("gone", old[at:one])
-            yield from _run("new", new[at_new:other])
-        collected += new[other : other + 1]
-        at, at_new = one + 1, other + 1
-    yield from _run("same", collected)
-
-
-def _run(kind: Literal["same", "gone", "new"], words: Sequence[str]) -> Iterator[_Run]:
-    if words:
-        yield kind, words
+    yield "same", new[:head]
+    for tag, a, a_end, b, b_end in _changes(old_keys[head:old_end], new_keys[head:new_end]):
+        if tag != "equal":
+            yield "gone", old[head + a : head + a_end]
+        yield "same" if tag == "equal" else "new", new[head + b : head + b_end]
+    yield "same", new[new_end:]
 
 
 def _within_bounds(before: str, after: str) -> tuple[str, str]:
@@ -166,15 +150,16 @@ def _within_bounds(before: str, after: str) -> tuple[str, str]:
     return before[begin:end], after[begin:end]
 
 
-def _matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int]]:
-    """Pairs of places of equal words, in order; none if too few words are equal."""
-    if max(len(old), len(new)) > MOST_WORDS:
-        return []
-    # Of long texts it leaves out frequent words, which bounds its time.
-    blocks = SequenceMatcher(None, old, new).get_matching_blocks()
-    found = [(one + n, other + n) for one, other, size in blocks for n in range(size)]
-    # A few small words in common would only chop up two different sentences.
-    return found if 4 * len(found) >= min(len(old), len(new)) else []
+def _changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[str, int, int, int, int]]:
+    """How one list becomes the other, as `SequenceMatcher.get_opcodes`; in one if they differ."""
+    if max(len(old), len(new)) <= MOST_WORDS:
+        # Of long texts it leaves out frequent words, which bounds its time.
+        found = SequenceMatcher(None, old, new).get_opcodes()
+        same = sum(end - begin for tag, begin, end, _, _ in found if tag == "equal")
+        # A few small words in common would only chop up two different sentences.
+        if 4 * same >= min(len(old), len(new)):
+            return list(found)
+    return [("replace", 0, len(old), 0, len(new))]
 
 
 def _same_at_begin(old: Sequence[str], new: Sequence[str]) -> int:
@@ -184,11 +169,11 @@ def _same_at_begin(old: Sequence[str], new: Sequence[str]) -> int:
 def _blanks_that_differ(before: str, after: str) -> str:
     """The first blanks that differ in two texts of the same words, between these."""
     begin = len(before[: first_difference(before, after)].rstrip())
-    rests = before[begin:], after[begin:]
-    gone, new = (rest[: len(rest) - len(rest.lstrip())] for rest in rests)
-    shown = [repr(blanks)[1:-1].replace(" ", "␣") for blanks in (gone, new)]
-    changes = [f"[-{shown[0]}-]" * bool(gone), f"{{+{shown[1]}+}}" * bool(new)]
-    return "".join([*before[:begin].split()[-1:], *changes, *rests[0].split()[:1]])
+    line = "".join(before[:begin].split()[-1:])
+    for kind, rest in ("gone", before[begin:]), ("new", after[begin:]):
+        if blanks := rest[: len(rest) - len(rest.lstrip())]:
+            line += _MARKS[kind].format(repr(blanks)[1:-1].replace(" ", "␣"))
+    return line + "".join(before[begin:].split()[:1])
 
 
 # -- what is shown ---------------------------------------------------------------------------------

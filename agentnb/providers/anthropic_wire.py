@@ -483,10 +483,10 @@ class _Part:
         match delta["type"]:
             case "text_delta":
                 return (TextDelta(self.content.keep(delta["text"])),)
-            case "thinking_delta":
-                return (ThinkingDelta(self.content.keep(delta["thinking"])),)
-            case "signature_delta":
-                self.signature = as_text(delta["signature"] or "") or self.signature
+            case "thinking_delta" | "signature_delta":
+                self.signature = as_text(delta.get("signature") or "") or self.signature
+                if thought := delta.get("thinking"):
+                    return (ThinkingDelta(self.content.keep(thought)),)
             case "input_json_delta" if isinstance(self.content, CallArguments):
                 self.content.keep(delta["partial_json"])
                 return self.content.metered()

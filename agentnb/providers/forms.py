@@ -41,6 +41,8 @@ CALL_IDS = "call ids"
 """The ids of tool calls as they came, perhaps from another server; without it, short ones."""
 CACHE_CONTROL = "cache_control"
 """The marks of what the Messages API is to cache."""
+CONTENT = "content"
+"""Thinking in the content, as its server sent it; without it, the content is a text."""
 UNSIGNED = "unsigned thinking"
 """Thinking without a signature: a server that gives none may want it, one that signs refuses it."""
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
@@ -220,9 +222,11 @@ _LIST = re.compile(
     r"|fields|keys|options|properties|tags))\b(?:(?!\bbut got\b).)*|(?<=not one of )\[[^\]]*\]"
 )
 """Begins a list of what would be taken: it refuses nothing."""
+_MODEL = re.compile(r"(?i)\bmodel:? ['\"`][^'\"`]*['\"`]")
+"""A model's own name, which may speak of tools."""
 
 
-_OTHERWISE = rf"{_NEEDED}|\btoo (?:large|long|many|short)\b"
+_OTHERWISE = rf"{_NEEDED}|\btoo (?:large|long|many|short)\b|\bunexpected ['\"`]tool_use_id['\"`]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +272,8 @@ def _thinking_block(types: str) -> str:
     )
 
 
+_OF_BLOCK = rf"{_OTHERWISE}|\bcache_control\b"
+
 _TABLE = (
     # Whether a model thinks decides at many servers whether a tool may be forced.
     _Row(
@@ -284,7 +290,8 @@ _TABLE = (
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format), the account.
-        unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\byour plan\b"
+        unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
+        r"|\byour (?:plan|account|organization)\b"
         r"|grammar|\bjson mode\b|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
@@ -314,7 +321,11 @@ _TABLE = (
         unless=rf"{_OTHERWISE}|with the exception|optional|\bonly user\b(?:(?!\bgot\b).)*\bsystem\b"
         r"|\bcontains?\b|policy|image|lacking|multiple|\bat the (?:start|beginning)|empty",
     ),
-    _Row(SYSTEM, rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b"),
+    _Row(
+        SYSTEM,
+        rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b",
+        unless=rf"{_OTHERWISE}|\bafter role\b",
+    ),
     _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
     _Row(SYSTEM, r"\brole: system\b", rf"{_UNKNOWN}|\binvalid\b"),
     _Row(
@@ -335,7 +346,7 @@ _TABLE = (
     _Row(
         CALL_IDS,
         r"\btool.?(?:use|call|result)\S*id\b|\btool.?calls?\b.*\bid\b",
-        r"\bpattern\b|\bmust be a-z\b|\btoo long\b|\blength\b",
+        r"\bpattern\b|\bmust be a-z\b|\btoo long\b|\blength\b|\bat most \d+ char",
         unless=r"(?!)",
     ),
     _Row(
@@ -345,7 +356,13 @@ _TABLE = (
         rf"{_NEEDED}|\binvalid\b|{_UNKNOWN}",
         unless=r"(?!)",
     ),
-    _Row(UNSIGNED, _thinking_block("thinking")),
+    _Row(UNSIGNED, _thinking_block("thinking"), unless=_OF_BLOCK),
+    _Row(
+        CACHE_CONTROL,
+        rf"{_name(CACHE_CONTROL)}|\b(?:cache control|prompt caching)\b",
+        unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b",
+    ),
+    _Row(CONTENT, rf"{_thinking_block('(?:thinking|reasoning)')}|{_name(CONTENT)}"),
     *(
         _Row(
             limit,
@@ -399,7 +416,7 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     persons = [_pattern(_name(name)) for name in given]
     words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
-        refused = _LIST.sub("", sentence)
+        refused = _MODEL.sub("model", _LIST.sub("", sentence))
         if any(name.search(refused) for name in persons):
             continue
         # By common words a refusal may mean anything: nothing of ours beside a person's option.
@@ -511,7 +528,9 @@ class Asking:
 
 # -- thinking that is no longer taken ------------------------------------------------------------
 
-_REFUSED_BLOCK = _Row("", _thinking_block("(?:redacted_)?thinking"), rf"{_UNKNOWN}|\binvalid\b")
+_REFUSED_BLOCK = _Row(
+    "", _thinking_block("(?:redacted_)?thinking"), rf"{_UNKNOWN}|\binvalid\b", _OF_BLOCK
+)
 _ABOUT_THINKING = re.compile(r"(?i)\b(?:redacted_)?thinking\b|\bthought|\bencrypted content\b")
 _ABOUT_SIGNATURE = re.compile(
     r"(?i)\bsignature\b|different conversation|cannot be modified|must contain thinking"

@@ -36,6 +36,7 @@ from agentnb.core.types import (
 from agentnb.providers.ends import CUT, checked, declined, our_word, said
 from agentnb.providers.forms import (
     CALL_IDS,
+    CONTENT,
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
     NULL_CONTENT,
@@ -162,13 +163,20 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     blocks = message.content
     calls = [_call_param(each, form, home) for each in blocks if isinstance(each, ToolUseBlock)]
     text = message.text if message.text.strip() else None
-    param: dict[str, Any] = {"role": "assistant", "content": text or _no_text(form)}
+    no_text = None if form.has(NULL_CONTENT) else ""
+    param: dict[str, Any] = {"role": "assistant", "content": text or no_text}
+    parts: list[Any] = []
     for block in message.content:
         match block:
             case ThinkingBlock(text=thought, extra=extra):
                 param |= fields_for(extra, home, form, thought)
             case OpaqueBlock(api, fields):
-                param = {**fields_for({api: fields}, home, form), **param}
+                kept = fields_for({api: fields}, home, form)
+                parts = kept[CONTENT] if isinstance(kept.get(CONTENT), list) else parts
+                param = {**kept, **param}
+    if parts:
+        param["content"] = [*parts, *([{"type": "text", "text": text}] if text else ())]
+        return {**param, "tool_calls": calls} if calls else param
     if calls:
         return {**param, "tool_calls": calls}
     return {**param, "content": text or _NOTHING_SAID}
@@ -187,10 +195,6 @@ def _call_param(call: ToolUseBlock, form: Form, home: str) -> dict[str, Any]:
             "arguments": json.dumps(without_surrogates(call.input), ensure_ascii=False),
         },
     }
-
-
-def _no_text(form: Form) -> str | None:
-    return None if form.has(NULL_CONTENT) else ""
 
 
 def _user_params(message: Message, form: Form) -> list[dict[str, Any]]:
@@ -270,6 +274,8 @@ _READ_FIELDS = frozenset(
 """Fields of a delta that are not kept to be sent back."""
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either name, or both."""
+_THINKING_PARTS = ("thinking", "reasoning")
+"""Types of parts of a content, as of Mistral and Databricks: they take them back as they came."""
 
 
 class ReplyReader:
@@ -372,8 +378,10 @@ class ReplyReader:
                 break
         content = delta.get("content")
         if type(content) is list:
-            thinking, content = _texts_in(content)
-            if thinking:
+            if thoughts := [part for part in content if part["type"] in _THINKING_PARTS]:
+                self._thoughts.keep({CONTENT: thoughts})
+            content = "".join(part.get("text") or "" for part in content if part["type"] == "text")
+            if thinking := _thinking_in(thoughts):
                 yield ThinkingDelta(self._thinking.keep(thinking))
         if content:
             yield TextDelta(self._text.keep(content))
@@ -466,17 +474,13 @@ class ReplyReader:
         return Usage(prompt - cached - written, output, written, cached)
 
 
-def _texts_in(parts: list[Any]) -> tuple[str, str]:
-    """The thinking and the text of a content in parts, as Mistral's reasoning models send it."""
-    thinking = [_thinking_in(part["thinking"]) for part in parts if part["type"] == "thinking"]
-    return "".join(thinking), "".join(part["text"] for part in parts if part["type"] == "text")
-
-
 def _thinking_in(said: object) -> str:
     """The text of thinking in any shape; empty for one that has none."""
     match said:
         case str(text) | {"text": str(text)} | {"thinking": str(text)}:
             return text
+        case {"thinking": parts} | {"summary": parts}:
+            return _thinking_in(parts)
         case [*parts]:
             return "".join(map(_thinking_in, parts))
     return ""

@@ -66,7 +66,7 @@ _LONE_END = re.compile(
     rf"^[ \t]*({_ANY_END})[ \t]*\r?$|({_ANY_END})[ \t]*\r?\n[ \t]*\r?\n", re.MULTILINE
 )
 """On a line of its own, or before a blank line: else it is a part of what is said."""
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*(`{3,}|~{3,})(.*)$", re.MULTILINE)
 _MARKER = re.compile(r"[ \t]*(?:>|[-*+#|]|\d+[.)])[ \t>*+#|-]*")
 """What Markdown writes before an entry, a heading, a quotation or a cell."""
 _JSON = re.compile(
@@ -377,13 +377,13 @@ class _Split:
         It stands alone, the request does not speak of it, and it is not in code or JSON, nor the
         end of what the text itself has begun.
         """
-        fences = last = 0
+        fence, last = "", 0
         json_end = _end_of_json(text)
         for found in islice(_LONE_END.finditer(text), _MOST_QUOTED):
             group = found.lastindex or 0
             tag, at = found[group], found.start(group)
-            fences, last = fences + len(_FENCE.findall(text, last, at)), at
-            is_quoted = fences % 2 == 1 or at < json_end or _is_code(text[:at])
+            fence, last = _open_fence(text, fence, last, at), at
+            is_quoted = bool(fence) or at < json_end or _is_code(text[:at])
             if is_quoted or tag in self.spoken_of or _is_begun(text[:at], tag):
                 continue
             # A typed answer may hold the tag as text.
@@ -399,6 +399,17 @@ def _end_before_json(text: str, spoken_of: frozenset[str]) -> tuple[int, str] | 
         if found[0] not in spoken_of and rest.startswith(("{", "[")) and _is_json(rest, 1):
             return found.start(), found[0]
     return None
+
+
+def _open_fence(text: str, fence: str, begin: int, end: int) -> str:
+    """The sign of the code block that is open at the end of a part; empty for none."""
+    for found in _FENCE.finditer(text, begin, end):
+        sign, behind = found.groups()
+        if not fence:
+            fence = sign
+        elif sign.startswith(fence) and not behind.strip():
+            fence = ""
+    return fence
 
 
 def _end_of_json(text: str) -> int:

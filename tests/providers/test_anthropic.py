@@ -286,6 +286,8 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     call = {"type": "tool_use", "id": "t", "name": "look", "input": {"a": 1}, "caller": {"b": 2}}
     thought = {"type": "thinking", "thinking": "Hm.", "signature": "s", "depth": 1}
     signed = [{"type": "signature_delta", "signature": each} for each in (None, "s", None, "")]
+    signed += [{"type": "signature_delta"}, {"type": "thinking_delta", "thinking": None}]
+    at_end = {"type": "thinking_delta", "signature": "t"}  # of Bifrost
     sealed = {"type": "redacted_thinking", "data": "c2VjcmV0", "seal": {"by": "x"}}
     blocks: list[tuple[dict[str, Any], ...]] = [
         (search, query),
@@ -293,6 +295,7 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
         (said, *cited),
         (folded, more),
         ({**thought, "signature": None}, *signed),
+        ({**thought, "signature": ""}, at_end),
         (sealed,),
         (call,),
     ]
@@ -313,6 +316,7 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
         {"type": "text", "text": "Hi", "citations": quotes},
         {"type": "compaction", "content": "so far"},
         thought,
+        {**thought, "signature": "t"},
         sealed,
         call,
     ]

@@ -301,6 +301,14 @@ REFUSED = [
     (UNSIGNED, "unknown content block type: thinking"),
     (UNSIGNED, "messages.1.content.0.type: 'thinking' blocks are not supported by this model"),
     (UNSIGNED, "messages.1.content.0 must not be a thinking block"),
+    # Routers, and models that keep no prompts.
+    (CACHE_CONTROL, "No endpoints found that support cache control"),
+    (
+        CACHE_CONTROL,
+        "You invoked an unsupported model or your request did not allow prompt caching. See the "
+        "documentation for more information.",
+    ),
+    (CALL_IDS, "messages.1.content.0.tool_use.id: String should have at most 64 characters"),
 ]
 
 UNION = [
@@ -430,7 +438,17 @@ OTHERS = [
     "`mark` was read",
     "Input 'name' must be a string",
     "`thinking` is not supported by this model",
+    # Marks where they may not stand, and what stands at the wrong place.
+    "messages.1.content.0.text: cache_control cannot be set for empty text blocks",
+    "messages.1.content.0: cache_control cannot be set on thinking blocks",
+    "messages.7.content.0: unexpected `tool_use_id` found in `mark` blocks: srvtoolu_01J. Each "
+    "`mark` block must have a corresponding `server_tool_use` block before it.",
+    "Unexpected role 'tool' after role 'system'",
+    "Invalid 'tools[0].function.parameters': 'format' is not permitted in tools with more",
     # The model, the account, the network.
+    "The requested model 'org/Llama-function-calling-v3' is not supported by any provider",
+    "model `qwen3-tools` is not supported",
+    "Function calling is not enabled for your organization",
     "This model requires a paid account",
     "The model `tool-llama` does not exist",
     "model: kimi-k2-thinking",

@@ -30,9 +30,9 @@ from agentnb.core.types import (
     Usage,
     user_message,
 )
-from agentnb.providers.forms import Complaint, Form, after
+from agentnb.providers.forms import CONTENT, Complaint, Form, after
 from agentnb.providers.limits import MOST_IN_EVENT, MOST_PARTS, BadReply
-from agentnb.providers.openai_wire import ReplyReader, body_of, event_in, parts_sent
+from agentnb.providers.openai_wire import USUAL, ReplyReader, body_of, event_in, parts_sent
 from agentnb.providers.reply import BrokeOff
 from agentnb.providers.servers import Server
 
@@ -456,9 +456,43 @@ def test_content_in_parts_is_heard_as_thinking_and_text(thought: object) -> None
 
     assert events == [ThinkingDelta("Hm."), TextDelta("H"), TextDelta("i")]
     assert end is not None
-    assert end.message.content == (ThinkingBlock("Hm."), TextBlock("Hi"))
+    thinking, kept, text = end.message.content
+    assert (thinking, text) == (ThinkingBlock("Hm."), TextBlock("Hi"))
+    assert isinstance(kept, OpaqueBlock)
     again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
-    assert body_of(again)["messages"][-2] == {"role": "assistant", "content": "Hi"}
+    (held,) = kept.data["content"]
+    content = [held, {"type": "text", "text": "Hi"}]
+    assert held["type"] == "thinking"
+    assert body_of(again)["messages"][-2] == {"role": "assistant", "content": content}
+    without = body_of(again, USUAL.leaving_out(CONTENT))
+    assert without["messages"][-2] == {"role": "assistant", "content": "Hi"}
+    assert body_of(again, server=Server("other"))["messages"][-2]["content"] == "Hi"
+
+
+def test_thinking_in_the_content_goes_back_as_it_came_with_its_signature() -> None:
+    """As Databricks has it, which refuses fields beside the content."""
+
+    def reasoning(text: str, signature: str = "") -> dict[str, Any]:
+        summary = {"type": "summary_text", "text": text, "signature": signature}
+        return choice({"content": [{"type": "reasoning", "summary": [summary]}]})
+
+    stop = choice({}, "tool_calls")
+    events, reader = read(
+        reasoning("I "),
+        reasoning("look"),
+        reasoning("", "S"),
+        calls(piece("look", "{}", id="a")),
+        stop,
+    )
+    end = reader.stopped()
+
+    assert [each.text for each in events if isinstance(each, ThinkingDelta)] == ["I ", "look"]
+    assert end is not None
+    again = replace(HELLO, messages=(*HELLO.messages, end.message))
+    summary = {"type": "summary_text", "text": "I look", "signature": "S"}
+    said = body_of(again)["messages"][-1]
+    assert said["content"] == [{"type": "reasoning", "summary": [summary]}]
+    assert len(said["tool_calls"]) == 1
 
 
 def test_thinking_that_comes_under_both_names_is_heard_once() -> None:

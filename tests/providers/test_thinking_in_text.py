@@ -301,6 +301,8 @@ def test_model_is_marked_by_its_first_replies_only() -> None:
         "It begins with `<think>`.\nOk.\n",
         "I close it.</think>\nOk.\n",
         "A list:\n```\n</think>\n```\nOk.\n",
+        "~~~\n```\n</think>\n~~~\nOk.\n",
+        "````md\n```\n</think>\n```\n</think>\n````\nOk.\n",
         "[The user asks for a capital.] It is Rome.\n",
         '{"answer": "Rome"}\n',
     ],
