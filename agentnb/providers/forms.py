@@ -272,6 +272,8 @@ def _thinking_block(types: str) -> str:
     )
 
 
+_NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
+_OF_TEXT = r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b"
 _OF_BLOCK = rf"{_OTHERWISE}|\bcache_control\b"
 
 _TABLE = (
@@ -338,10 +340,8 @@ _TABLE = (
     _Row(
         NULL_CONTENT,
         r"\bcontent\b|\bNoneType\b|\bNullValue\b",
-        r"\b(?:must|should) be a (?:valid )?string|\bNoneType\b|\bnull(?:value)?\b|<nil>"
-        r"|\bexpected (?:a )?str"
-        r"|\bNone is not of type\b",
-        unless=r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b",
+        rf"{_NO_STRING}|\bNoneType\b|\bnull(?:value)?\b|<nil>|\bNone is not of type\b",
+        unless=_OF_TEXT,
     ),
     _Row(
         CALL_IDS,
@@ -362,7 +362,8 @@ _TABLE = (
         rf"{_name(CACHE_CONTROL)}|\b(?:cache control|prompt caching)\b",
         unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b",
     ),
-    _Row(CONTENT, rf"{_thinking_block('(?:thinking|reasoning)')}|{_name(CONTENT)}"),
+    _Row(CONTENT, _thinking_block("(?:thinking|reasoning)"), unless=_OF_BLOCK),
+    _Row(CONTENT, r"\bcontent\b", _NO_STRING, unless=_OF_TEXT),
     *(
         _Row(
             limit,

@@ -35,6 +35,7 @@ from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.forms import (
     CACHE_CONTROL,
     CALL_IDS,
+    CONTENT,
     MAX_COMPLETION_TOKENS,
     MAX_TOKENS,
     NULL_CONTENT,
@@ -66,6 +67,7 @@ PARTS = (
     "reasoning_content",
     "mark",
     UNSIGNED,
+    CONTENT,
 )
 """All that one request can hold, and two fields of its server."""
 
@@ -301,6 +303,7 @@ REFUSED = [
     (UNSIGNED, "unknown content block type: thinking"),
     (UNSIGNED, "messages.1.content.0.type: 'thinking' blocks are not supported by this model"),
     (UNSIGNED, "messages.1.content.0 must not be a thinking block"),
+    (CONTENT, "messages.1.content.0: unknown content block type: reasoning"),
     # Routers, and models that keep no prompts.
     (CACHE_CONTROL, "No endpoints found that support cache control"),
     (
@@ -469,7 +472,8 @@ def test_refusal_of_a_part_that_was_sent_leaves_it_out(part: str, said: object) 
 
 @pytest.mark.parametrize(("part", "said"), REFUSED)
 def test_refusal_of_a_part_that_was_not_sent_changes_nothing(part: str, said: object) -> None:
-    others = [each for each in PARTS if each not in (part, TOOLS)]
+    alike = {TOOLS, CONTENT if part in (UNSIGNED, NULL_CONTENT) else part}
+    others = [each for each in PARTS if each not in {part, *alike}]
     assert after(Form(), Complaint(400, said), others) == Form()
 
 
@@ -477,6 +481,13 @@ def test_refusal_of_a_part_that_was_not_sent_changes_nothing(part: str, said: ob
 def test_complaint_about_other_things_changes_nothing(said: object) -> None:
     for status in (400, 404, 500):
         assert after(Form(), Complaint(status, said), PARTS) == Form()
+
+
+def test_content_in_parts_becomes_a_text_once_a_missing_one_is_no_longer_null() -> None:
+    said = Complaint(400, "messages.1.content: Input should be a valid string")
+    form = after(Form(), said, [NULL_CONTENT, CONTENT])
+
+    assert after(form, said, [CONTENT]) == Form(frozenset({NULL_CONTENT, CONTENT}))
 
 
 def test_error_of_a_server_must_quote_a_name() -> None:
