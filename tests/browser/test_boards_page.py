@@ -285,6 +285,7 @@ def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenB
     table = board.page.locator(".agentnb-repeats-board")
     notice = board.page.locator(".agentnb-notice")
     assert table.is_visible(), "while it waits for an answer"
+    assert board.page.get_by_role("textbox").last.is_disabled()
     expect(notice).to_contain_text("No kernel answers", timeout=20_000)
     assert table.is_visible()
     expect(board.page.locator("main")).not_to_contain_text("Loading")

@@ -702,6 +702,10 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     notice = tree.page.locator(".agentnb-notice")
     view = tree.page.locator(".agentnb-tree-view")
     expect(view).not_to_have_class(re.compile("agentnb-is-live"))
+    steering = [
+        tree.page.get_by_role("button", name=f"{name} agent") for name in ("Cancel", "Pause")
+    ]
+    assert [each.count() for each in steering] == [0, 0], "while it waits for an answer"
 
     expect(notice).to_contain_text("No kernel answers", timeout=20_000)
 

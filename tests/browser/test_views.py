@@ -166,6 +166,28 @@ def test_control_alone_is_hidden_when_its_kernel_is_restarted_and_a_new_one_work
         expect(button).to_be_disabled()
 
 
+def test_control_alone_works_in_a_notebook_that_was_closed_and_opened_again(desk: Desk) -> None:
+    """In the same page: what the closed notebook has left there must not hide it."""
+    alone = "run = agentnb.get_session().newest_run\nrun.cancel_button()"
+    with a_door() as door:
+        model = scripted(HELD, door=door)
+        notebook = desk.notebook(model, "%%spawn --bg --quiet\nDo it.", alone)
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        notebook.run(2)
+        name = "Cancel run"
+        expect(notebook.output(2).get_by_role("button", name=name)).to_be_visible()
+        notebook.save()
+        (kernel,) = desk.server.kernels
+
+        notebook.close()
+        notebook.open(kernel)
+
+        button = notebook.output(2).get_by_role("button", name=name)
+        button.click()
+        expect(button).to_be_disabled()
+
+
 def test_view_of_an_ended_run_whose_kernel_is_shut_down_hides_nothing(desk: Desk) -> None:
     notebook = desk.notebook("%load_ext agentnb", "%%spawn --model demo\nSay hello.")
     notebook.run(0, 1)

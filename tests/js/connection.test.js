@@ -291,6 +291,32 @@ test("where a front end says that its kernel is lost, a silent one is only busy"
   assert.equal(connection.isAlive, true);
 });
 
+for (const done of [false, true]) {
+  test(`a page that has lost its server stands still, and wakes: done is ${done}`, () => {
+    const { model, clock, connection } = linked();
+    const one = view();
+    connection.join(one);
+    model.tell(frame(2, null, { done }));
+
+    connection.lost();
+    clock.pass(4_999);
+    connection.lost();
+    model.tell({ type: "newest" });
+    clock.pass(60_000);
+    assert.equal(connection.isAlive, true);
+
+    connection.lost();
+    clock.pass(5_000);
+    assert.deepEqual(one.heard.at(-1), { wasDone: done, isSilent: true, wasAlive: true });
+    connection.lost();
+    assert.equal(one.heard.filter((word) => word.isSilent).length, 1);
+    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    connection.found();
+    assert.equal(one.heard.at(-1), "alive");
+    assert.equal(connection.isAlive, true);
+  });
+}
+
 test("a kernel that had spoken and is gone is told from one that never was there", () => {
   const { model, connection } = linked();
   const one = view();

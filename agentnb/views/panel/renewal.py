@@ -18,17 +18,18 @@ MOST_SAVED = 1_000
 class Renewal:
     """Tells when a run has changed enough: a page may be saved any time.
 
-    At once when the run has ended or is held, otherwise from time to time.
+    At once when it has its first agent, and when it has ended or is held, otherwise from time to
+    time.
     """
 
     def __init__(self) -> None:
-        self._sent: tuple[AgentStatus | None, bool] | None = None
+        self._sent: tuple[AgentStatus | None, bool, bool] | None = None
         self._at_s = 0.0
         """When it was sent last, by the clock of `time.monotonic`."""
 
     def is_due(self, summary: Summary) -> bool:
         """Whether to send it with this summary; counts as sent then."""
-        state = (summary.status if summary.done else None, summary.is_paused)
+        state = (summary.status if summary.done else None, summary.is_paused, summary.agents > 0)
         now_s = time.monotonic()
         if state == self._sent and (summary.done or now_s < self._at_s + SAVE_EVERY_S):
             return False

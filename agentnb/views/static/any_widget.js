@@ -7,16 +7,25 @@ import { Connection } from "./connection.js";
 // What Jupyter's front ends say of a kernel that is lost, and with it the widgets' connections.
 const LOST = new Set(["dead", "restarting", "autorestarting", "terminating"]);
 
-// A view of a run that has ended sends nothing that could fail: it would stay alive for ever. Returns a
-// function that ends the waiting.
-export function whenKernelIsLost(model, act) {
+// Closes a connection whose kernel is lost: a view of a run that has ended sends nothing that could
+// fail. A page whose server is gone hears no such status, so it heeds the way to the kernel, too.
+// Returns a function that ends this.
+export function hearKernel(model, connection) {
   const kernel = model.widget_manager?.kernel;
-  const signal = kernel?.statusChanged;
-  const hear = (_, status) => {
-    if (LOST.has(status) || kernel.isDisposed) act();
+  const heard = [
+    [
+      kernel?.statusChanged,
+      (_, status) => (LOST.has(status) || kernel.isDisposed) && connection.close(),
+    ],
+    [
+      kernel?.connectionStatusChanged,
+      (_, status) => (status === "connected" ? connection.found() : connection.lost()),
+    ],
+  ];
+  for (const [signal, hear] of heard) signal?.connect?.(hear);
+  return () => {
+    for (const [signal, hear] of heard) signal?.disconnect?.(hear);
   };
-  signal?.connect?.(hear);
-  return () => signal?.disconnect?.(hear);
 }
 
 export function connectTo(model, store) {
@@ -38,8 +47,7 @@ export function connectedWidget(makeStore, makeView) {
   };
   return {
     initialize({ model }) {
-      const made = connectionTo(model);
-      return whenKernelIsLost(model, () => made.close());
+      return hearKernel(model, connectionTo(model));
     },
     render({ model, el }) {
       const view = makeView(connectionTo(model), model);

@@ -13,7 +13,8 @@ export class Composer {
   #drafts = new Map();
   /** Sent texts that the kernel has not answered yet, by the number of their command. */
   #open = new Map();
-  #isOff = false;
+  /** Until the kernel has spoken. */
+  #isOff = true;
   element;
 
   /** `onSend(about, text)` sends a command and returns its number. `most` is in characters. */
@@ -37,6 +38,7 @@ export class Composer {
       event.stopPropagation();
       this.#send();
     });
+    this.#update();
   }
 
   /**
@@ -71,7 +73,7 @@ export class Composer {
     return true;
   }
 
-  /** Disables the field: the kernel is gone. */
+  /** Disables the field, while no kernel is there, or enables it. */
   turnOff(isOff = true) {
     this.#isOff = isOff;
     this.#update();

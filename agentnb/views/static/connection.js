@@ -108,6 +108,16 @@ export class Connection {
     for (const view of this.#views) view.frame(change);
   }
 
+  /** The page has lost the way to its kernel, which may come back: silence tells. */
+  lost() {
+    if (this.#open && this.#answerTimer === null && !this.isClosed) this.#waitForAnswer(ANSWER_MS);
+  }
+
+  /** There is a way again: ask at once. */
+  found() {
+    if (this.isClosed) this.send({ type: "sync", seq: this.#store.seq });
+  }
+
   /** The kernel is gone: keep the last state. */
   close() {
     if (!this.#open) return;

@@ -79,14 +79,14 @@ export class Question {
     this.#summary.scrollIntoView({ block: "nearest" });
   }
 
-  /** Enables or disables the answers: `canAnswer` is whether the run can be steered. */
+  /** Offers the answers or not: `canAnswer` is whether the run can be steered. */
   enable(canAnswer) {
     this.#canAnswer = canAnswer;
-    for (const field of [this.#field, this.#number, this.#reason]) {
-      if (field) field.disabled = !canAnswer;
+    if (this.#field) this.#field.disabled = !canAnswer;
+    for (const part of [this.#number, this.#reason, this.#late, ...this.#buttons]) {
+      if (part) part.hidden = !canAnswer;
     }
-    if (this.#late) this.#late.hidden = !canAnswer;
-    for (const button of this.#buttons) button.disabled = !canAnswer || this.#isSent;
+    for (const button of this.#buttons) button.disabled = this.#isSent;
   }
 
   /** The run did not accept the answer: the person can give another. */

@@ -244,8 +244,8 @@ export class View {
   }
 
   get #canSteer() {
-    const { store, isClosed } = this.#connection;
-    return Boolean(this.#model.get("controls")) && !isClosed && !store.done;
+    const { store, isAlive } = this.#connection;
+    return Boolean(this.#model.get("controls")) && isAlive && !store.done;
   }
 
   #showQuestions() {
@@ -416,17 +416,14 @@ export class View {
   }
 }
 
-// A box stands still with a view in it, unless it has another one that is alive. Else it steers: its
-// controls, which are saved hidden, are shown.
+// A box steers with a view in it that is alive: its controls, which are saved hidden, are shown. It
+// stands still with one that has no kernel, if none is alive.
 function markBox(box) {
   if (!box || box.classList.contains("agentnb-tree-view")) return;
   const has = (mark) => box.querySelector(`.agentnb-tree-view.${mark}`) !== null;
-  const isStill = has("agentnb-stands-still") && !has("agentnb-is-live");
-  box.classList.toggle("agentnb-stands-still", isStill);
-  box.classList.toggle(
-    "agentnb-steers",
-    !isStill && box.querySelector(".agentnb-tree-view") !== null,
-  );
+  const isLive = has("agentnb-is-live");
+  box.classList.toggle("agentnb-stands-still", !isLive && has("agentnb-stands-still"));
+  box.classList.toggle("agentnb-steers", isLive);
 }
 
 // A dashboard of one's own may have controls of the run beside the view.

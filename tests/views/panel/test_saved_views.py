@@ -108,6 +108,22 @@ def test_running_run_is_saved_from_time_to_time(run: ManualRun, saved: Saved, cl
     assert saved.tick() == []
 
 
+def test_view_that_was_made_before_the_first_agent_is_saved_with_it(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FramePublisher, "_go", lambda _: None)
+    run = ManualRun()
+    view = Saved(run)
+    run.began().called("root", "Hello")
+
+    (kept,) = view.tick()
+
+    assert [row["path"] for row in kept["agents"]] == ["root"]
+    run.spawned("1")
+    assert view.tick() == []
+    view.close()
+
+
 def test_run_that_waits_for_its_provider_is_not_saved_each_time(
     run: ManualRun, saved: Saved
 ) -> None:
