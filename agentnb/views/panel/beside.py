@@ -54,7 +54,7 @@ class Beside:
         self._tell(self._publisher.whole().summary)
 
     def _tell(self, summary: Summary) -> None:
-        bundle = bundle_of(summary, self._table(), time.strftime("%H:%M, %Y-%m-%d"))
+        bundle = bundle_of(summary, self._table(), time.strftime("%H:%M %z, %Y-%m-%d"))
         self._display_id = show_in_words(bundle, self._display_id)
 
 
@@ -64,7 +64,7 @@ def bundle_of(summary: Summary, table: Table | None, now: str) -> Mapping[str, s
     Args:
         summary: The run.
         table: What is shown below the line.
-        now: The time and the day: nobody knows when a saved page is read.
+        now: The time with its zone, and the day: nobody knows when and where a saved page is read.
     """
     status = status_in_words(summary)
     if not summary.done:

@@ -60,7 +60,7 @@ def test_running_run_says_when_that_was_and_how_to_see_it_live(page: Page) -> No
     Beside(publisher)
 
     line, how = page.plain.splitlines()
-    assert re.match(r"► running, as of \d\d:\d\d, 20\d\d-\d\d-\d\d: ", line)
+    assert re.match(r"► running, as of \d\d:\d\d [+-]\d{4}, 20\d\d-\d\d-\d\d: ", line)
     assert "2 agents: " in line
     assert "%spawn status" in how
 
