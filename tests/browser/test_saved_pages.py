@@ -241,6 +241,21 @@ def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, st
     expect_nothing_to_press(controls)
 
 
+def test_page_that_still_waits_for_a_kernel_offers_nothing(
+    chromium: Browser, of_kernel: Saved
+) -> None:
+    """As when it is printed at once, or made into a PDF."""
+    with chromium.new_context() as context, a_web_page(context, of_kernel.file("open")) as page:
+        for at, view in enumerate(VIEWS):
+            place = page.output(at)
+            expect(place.locator(".agentnb-tree-view, .agentnb-board").first).to_be_visible()
+            steering = place.locator("button:visible:enabled", has_text=STEERS)
+            assert steering.all_inner_texts() == [], view
+            assert place.locator("[role=slider]:visible").count() == 0, view
+            assert place.get_by_text("No kernel answers").count() == 0, "it has not waited for it"
+        expect_nothing_to_press(page.output(len(VIEWS)))
+
+
 def test_policy_that_forbids_our_scripts_leaves_the_words_and_nothing_to_press(
     chromium: Browser, of_kernel: Saved
 ) -> None:
