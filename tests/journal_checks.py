@@ -43,6 +43,7 @@ from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._contracts import journal_checks
 from agentnb.testing._handed import Bench, Run
 from agentnb.testing._promises import (
+    PARTS,
     Promises,
     holds,
     same,
@@ -499,6 +500,47 @@ async def _(bench: Bench) -> None:
     # `==` does not tell 1 from 1.0, or 0.0 from -0.0.
     same(repr(found.tool_calls), repr(run.committed.tool_calls), "the tool calls")
     same(repr(list(found.entries)), repr(list(run.committed.entries)), "the entries")
+
+
+@promise("counts beyond 64 bits come back exactly")
+async def _(bench: Bench) -> None:
+    most = 10**24
+    run = bench.begun(budget_total=most, max_depth=2**63)
+    run.call(ROOT_PATH, "Yes", usage=Usage(most, 2**63, 2**64, most - 1), estimate_error=-most)
+    run.finish_tool(run.start_tool(ROOT_PATH, {"n": 2**100, "m": -(2**63)}))
+    run.order("budget", "panel", most)
+    run.verdict(ROOT_PATH, 1, "clamped", 2**63)
+    run.publish(events.BudgetUpdate(tokens_used=most, budget_total=most, percentage=100.0))
+    run.end(ROOT_PATH, tokens_used=most)
+    run.end(None, tokens_used=most)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("true and false come back as such, and what is absent stays absent")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1", "2")
+    for yes in (True, False):
+        call = run.start_call(ROOT_PATH, is_synthesis=yes)
+        stop_reason = "" if yes else None
+        message = Message(Role.ASSISTANT, ()) if yes else None
+        run.finish_call(call, stop_reason=stop_reason, message=message, duration_ms=0)
+        tool = run.start_tool(ROOT_PATH, {"yes": yes, "one": 1, "none": None})
+        run.finish_tool(tool, "", is_error=yes, duration_ms=0)
+        tool = run.start_tool(ROOT_PATH, effects=yes)
+        run.finish_tool(tool, "seen")
+    run.start_tool(ROOT_PATH)
+    run.start_call(ROOT_PATH)
+    run.order("answer", "panel", None)
+    run.verdict(ROOT_PATH, 1, "warned", True)
+    run.end("1", text="", cut=True, error=None)
+    run.end("2", AgentStatus.EXHAUSTED, text="", cut=False, error="")
+    await run.commit_all()
+    found = bench.after_death()
+    same_run(found, run.committed)
+    for part in PARTS:  # `==` does not tell True from 1
+        these, those = (list(getattr(each, part)) for each in (found, run.committed))
+        same(repr(these), repr(those), f"`{part}`")
 
 
 @promise("values that JSON does not have come back as text")
