@@ -200,7 +200,9 @@ class ErrorMapping:
             case 404:
                 return ModelNotFound, own.unknown_model
             case 429 if kind in _NO_CREDIT:
-                return InvalidRequest, "Add credit to the account, or use another model"
+                return InvalidRequest, _ADD_CREDIT
+            case 400 | 402 if status == 402 or _EMPTY.search(what):
+                return InvalidRequest, _ADD_CREDIT
             case 429 if has_wait:
                 return RateLimited, "Run fewer agents at a time"
             case 429:
@@ -278,6 +280,9 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota",)
 """Kinds of a 429 for which waiting does not help."""
+_EMPTY = re.compile(r"(?i)credit balance is too low|reached your specified .*usage limits")
+"""What the Messages API says of an account in a 400."""
+_ADD_CREDIT = "Add credit to the account, or use another model"
 _OF_REPLY = ("tool_use_failed",)
 """Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""
 _LONGEST_WAIT = 100

@@ -360,6 +360,20 @@ OWN = [
         breaks_connection=False,
         only="completions",
     ),
+    Fault(
+        name="400 without credit",
+        reply=lambda _wire, _text: Reply(
+            status=400,
+            body=b'{"type": "error", "error": {"type": "invalid_request_error", "message": '
+            b'"Your credit balance is too low to access the Anthropic API."}}',
+        ),
+        says="{host} answered 400 (invalid_request_error): Your credit balance is too low to "
+        "access the Anthropic API. " + CREDIT,
+        kind=InvalidRequest,
+        calls=NOBODY,
+        breaks_connection=False,
+        only="messages",
+    ),
     _early(
         "error of llama.cpp within a reply",
         f"{{host}} broke off its reply (unavailable_error): Loading model. {LATER}",
