@@ -14,15 +14,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, S
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentnb.core.errors import NotRecorded, OrchestratorError
+from agentnb.core.keys import CallKeys
 from agentnb.core.past import Miss, Past
 from agentnb.core.protocols import links_of
-from agentnb.core.records import RunHead, RunJournal, error_record
+from agentnb.core.records import CallRecord, RunHead, RunJournal, error_record
 from agentnb.core.replay import Replay
 from agentnb.core.request import new_run_id, new_thread_id
 from agentnb.core.shown import counted, listed
@@ -386,7 +387,7 @@ class Repeat:
             cassette.journal(recorded),
             calls=answered(calls) if self.name == AUTO else calls,
             explain=None if self.name == AUTO else self._explain(cassette, recorded),
-            other_key=partial(_relative_key, thread_id),
+            other_key=_other_keys(calls, thread_id),
             speed=self._speed,
         )
         return recorded, past
@@ -498,11 +499,27 @@ def _nothing(explain: Callable[[Miss], OrchestratorError]) -> Replay:
     return Replay(RunJournal(RunHead("", "", "", ""), ()), explain=explain)
 
 
-def _relative_key(thread_id: str, model: str, request: CompletionRequest, key: str) -> str:
-    """The key by which a cassette has a call whose request names its own thread."""
+def _other_keys(
+    calls: Sequence[CallRecord], thread_id: str
+) -> Callable[[str, CompletionRequest, str], str]:
+    """Finds the key by which a cassette has a call: its request may name its own thread.
+
+    A person may have edited recorded requests, whose keys stay as they were.
+    """
     from agentnb.cassette.relative import relative_key
 
-    return relative_key(model, request, key, thread_id)
+    known = {call.key for call in calls}
+
+    @cache
+    def edited() -> Mapping[str, str]:
+        keys = CallKeys()
+        return {keys.key_of(call.model, call.request): call.key for call in calls}
+
+    def other(model: str, request: CompletionRequest, key: str) -> str:
+        own = relative_key(model, request, key, thread_id)
+        return own if own in known else edited().get(own, own)
+
+    return other
 
 
 def _uses_network(provider: Provider) -> bool:

@@ -326,6 +326,18 @@ def test_lesson_without_a_recording_reaches_no_network(say: Say) -> None:
     assert "`python -m agentnb record rivers.ipynb`" in said
 
 
+def test_lesson_without_a_recording_and_a_key_is_told_to_be_recorded(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+
+    returned, said = say("check", str(lesson(LOAD, "%%spawn\nHello")))
+
+    assert returned == 1
+    assert "`python -m agentnb record rivers.ipynb`" in said
+    assert "ANTHROPIC_API_KEY" not in said
+
+
 def test_wrong_file_is_told_of_and_the_others_are_run(say: Say) -> None:
     good = lesson("print(1)", name="good.ipynb")
     say("record", str(good))

@@ -416,6 +416,7 @@ def test_other_call_of_a_cancelled_agent_is_a_miss() -> None:
     for line in lines:
         if line.get("kind") == "call" and line["path"] == "2":
             line["key"] = "0" * 64
+            line["request"]["system"] = "another"
     Path(CASSETTE).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
     with new_kernel(), no_network():
@@ -673,6 +674,29 @@ def test_answer_that_a_person_edited_is_replayed(edited: str) -> None:
             assert run.result(DEADLINE_S).output == edited
             assert "".join(event.text for event in events_of(run.events, AgentTextDelta)) == edited
     assert file.read_bytes() == before
+
+
+def test_answer_that_was_edited_wherever_it_stands_is_replayed() -> None:
+    """Another agent reads it, so it is in a request, whose key it no longer fits."""
+    model = by_task({"root": [spawn("A"), "It is long."], "A": "2850 km"})
+    ended(session_in("record", provider=ScriptedProvider(model)).spawn("Plan."))
+    file = Path(CASSETTE)
+    file.write_text(file.read_text().replace("2850 km", "2860 km, says the book"))
+    before = file.read_bytes()
+
+    for mode in ("replay", "auto", "replay"):
+        with new_kernel():
+            run = session_in(mode, provider=ScriptedProvider([])).spawn("Plan.")
+            assert run.result(DEADLINE_S).output == "It is long."
+            assert run.agent("1").text == "2860 km, says the book"
+        if mode == "replay":
+            assert file.read_bytes() == before
+        before = file.read_bytes()  # `auto` writes the keys that fit now
+
+    edited = [line for line in file.read_text().splitlines() if '"path":"1"' in line]
+    file.write_text(file.read_text().replace(edited[0], edited[0].replace("2860", "2870")))
+    with new_kernel(), pytest.raises(NotRecorded, match=r"\[-2860-\]\{\+2870\+\} km"):
+        session_in("replay", provider=ScriptedProvider([])).spawn("Plan.").result(DEADLINE_S)
 
 
 def test_miss_of_a_sub_agent_fails_the_run_and_is_not_worked_around() -> None:

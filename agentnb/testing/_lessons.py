@@ -272,8 +272,10 @@ async def _execute(
         coalesce_streams=True,
         record_timing=False,  # else each cell differs each time
         # Without a warning that its channels are not encrypted, which are this machine's.
-        extra_arguments=["--log-level=ERROR"],
+        # Nor what it says if it is ended in the middle of a cell.
+        extra_arguments=["--log-level=CRITICAL"],
     )
+    why = _NO_CASSETTE.format(cassette.name, shlex.quote(str(lesson.path)))
     environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
     if _named_by_file(lesson.path) == cassette:
         del environment[CASSETTE_VARIABLE]  # so that the file must be trusted
@@ -282,7 +284,6 @@ async def _execute(
             with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             if mode == LIVE:
-                why = _NO_CASSETTE.format(cassette.name, shlex.quote(str(lesson.path)))
                 await client.kc.execute_interactive(_CLOSE.format(why), silent=True)
             for place, cell in enumerate(notebook.cells):
                 if cell.cell_type == "code" and cell.source.strip():
@@ -291,10 +292,13 @@ async def _execute(
                     at_cell()
             reply = await client.kc.execute_interactive("", silent=True, **question(cassette))
     except CellExecutionError as error:
-        why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
+        if mode != LIVE or error.ename != "MissingKey":
+            why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
         lesson.error = f"cell [{lesson.ran}] fails:\n{indent(why, '  ')}"
         return None
     except DeadKernelError:
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError from None  # a person has interrupted it
         lesson.error = f"its kernel died in cell [{lesson.ran}]"
         return None
     lesson.unkept = answer(reply, "unkept")
