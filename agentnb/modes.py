@@ -25,6 +25,8 @@ SUFFIX = ".cassette.jsonl"
 BY_CODE = "set in code"
 """Who says a mode, or names a cassette: the settings of a session."""
 _NOTEBOOK = ".ipynb"
+THE_ONLY_ONE = "the only one of the folder"
+"""Names a cassette that may be another notebook's."""
 _BESIDE = "the notebook's, by "
 _OFF = ("", "0", "false")
 _RTC = "RTC:"
@@ -142,7 +144,7 @@ def mode_of(
     """The mode that is in force, and why.
 
     Graders and other tools that run a copy of a notebook name none: mode `replay` then takes the
-    only cassette of the folder.
+    only cassette of the folder, and mode `auto` does, too, which writes nothing to it.
 
     Args:
         given: The setting `mode`; `None` if it is not given.
@@ -164,9 +166,10 @@ def mode_of(
         if name is not None:
             if name == LIVE or not _is_unknown(cassette, cwd):
                 return Mode(name, why, cassette)
-            found = _cassettes_in(cwd) if name == REPLAY else []
+            is_read = name == REPLAY or (name == AUTO and cassette is None)
+            found = _cassettes_in(cwd) if is_read else []
             if len(found) == 1:
-                return Mode(name, why, CassetteFile(found[0], "the only one of the folder"))
+                return Mode(name, why, CassetteFile(found[0], THE_ONLY_ONE))
             if cassette is not None:
                 return Mode(name, why, cassette)
             return Mode(name, why, None, _nothing_named(name, found, environment))

@@ -37,6 +37,7 @@ from agentnb.modes import (
     LIVE,
     RECORD,
     REPLAY,
+    THE_ONLY_ONE,
     ByFile,
     Labels,
     Mode,
@@ -241,7 +242,9 @@ class Repeat:
         if self.name not in (RECORD, AUTO) or self.mode.cassette is None:
             return None
         path = self.mode.cassette.path
-        if not (why := why_read_only(path)):
+        is_known = self.mode.cassette.origin != THE_ONLY_ONE
+        why = why_read_only(path) if is_known else "it may be another notebook's"
+        if not why:
             return None
         means = "new calls are answered, and not kept" if self.name == AUTO else "no call is made"
         return (

@@ -147,11 +147,11 @@ def test_replay_without_a_notebooks_name_takes_the_folders_only_cassette(folder:
         mode_of("replay", None, {}, None, folder),
         mode_of(None, "replay", {"CI": "1"}, None, folder),
         mode_of(None, None, {"AGENTNB_MODE": "replay"}, None, folder),
+        mode_of("auto", None, {}, None, folder),  # which writes nothing to it
     ):
         assert said.cassette is not None
         assert (said.cassette.path, said.trouble) == (own, None)
-    for name in ("record", "auto"):  # they would write into another notebook's
-        assert mode_of(name, None, {}, None, folder).cassette is None
+    assert mode_of("record", None, {}, None, folder).cassette is None  # perhaps another notebook's
 
     inherited = CassetteFile(
         folder / "course" / "grade.cassette.jsonl", "the notebook's, by Jupyter"
@@ -159,6 +159,7 @@ def test_replay_without_a_notebooks_name_takes_the_folders_only_cassette(folder:
     said = mode_of("replay", None, {}, inherited, folder)
     assert said.cassette is not None
     assert said.cassette.path == own
+    assert mode_of("auto", None, {}, inherited, folder).cassette == inherited
     here = CassetteFile(folder / "gone.cassette.jsonl", "the notebook's, by Jupyter")
     assert mode_of("replay", None, {}, here, folder).cassette == here  # its error names the file
 

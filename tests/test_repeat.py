@@ -699,6 +699,25 @@ def test_answer_that_was_edited_wherever_it_stands_is_replayed() -> None:
         session_in("replay", provider=ScriptedProvider([])).spawn("Plan.").result(DEADLINE_S)
 
 
+def test_auto_without_a_notebooks_name_reads_the_folders_only_cassette(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As a grader runs the copy of a student who was told to set `auto`."""
+    record, file = session_in("record", provider=ScriptedProvider(["2850 km"])), Path(CASSETTE)
+    ended(record.spawn("How long?"))
+    before = file.read_bytes()
+
+    with new_kernel():
+        session = Session(mode="auto", provider=ScriptedProvider(["new"]), store=None)
+        assert session.run_sync("How long?").output == "2850 km"
+        assert session.run_sync("How wide?").output == "new"
+        assert "it may be another notebook's" in str(session._repeat.read_only())
+        session.close()
+
+    assert file.read_bytes() == before
+    assert "new calls are answered, and not kept" in capsys.readouterr().err
+
+
 def test_miss_of_a_sub_agent_fails_the_run_and_is_not_worked_around() -> None:
     model = by_task({"root": [spawn("A", "B"), "All."]})
     ended(session_in("record", provider=ScriptedProvider(model)).spawn("Plan."))
