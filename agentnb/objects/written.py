@@ -6,20 +6,24 @@ with either is another one in each kernel, and no recording of it is found.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict, deque
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pprint import PrettyPrinter
+from types import MappingProxyType
 from typing import Any
 
 from agentnb.objects.short import without_addresses
 
 _PLAIN: Sequence[Any] = (list.__repr__, dict.__repr__, tuple.__repr__)
 _WITHIN_ITSELF = dict(zip(_PLAIN, ("[...]", "{...}", "(...)"), strict=True))
+_WRAPPERS: Sequence[Any] = (UserDict.__repr__, UserList.__repr__)
 _SETS: Sequence[Any] = (set.__repr__, frozenset.__repr__)
 _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
     defaultdict.__repr__: lambda of: [of.default_factory, dict(of)],
     deque.__repr__: lambda of: [list(of)],
+    ChainMap.__repr__: lambda of: of.maps,
+    MappingProxyType.__repr__: lambda of: [dict(of)],
     OrderedDict.__repr__: lambda of: [dict(of)] if of else [],  # as from Python 3.12 on
     Counter.__repr__: lambda of: [dict(of.most_common())] if of else [],
 }
@@ -29,8 +33,8 @@ _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
 def written(value: object) -> str:
     """The `str` of a value, with sets in the order of their texts and without memory addresses.
 
-    Both are found in the containers of Python, those derived from them, dataclasses and pydantic
-    models; a class with a `repr` of its own is as that has it. A text is never changed.
+    Both are found in the containers of Python, those derived from them, dataclasses, attrs classes
+    and pydantic models; a class with its own `repr` is as that has it. A text is never changed.
     """
     kind = type(value)
     if isinstance(value, str):
@@ -56,7 +60,9 @@ class _Steady(PrettyPrinter):
         def text_of(each: Any) -> str:
             return self.format(each, within, maxlevels, level + 1)[0]
 
-        if kind.__repr__ in _SETS:
+        if kind.__repr__ in _WRAPPERS:
+            text = text_of(value.data)
+        elif kind.__repr__ in _SETS:
             inner = f"{{{', '.join(sorted(map(text_of, value)))}}}" if value else ""
             text = inner if inner and kind is set else f"{kind.__name__}({inner})"
         elif arguments := _ARGUMENTS.get(kind.__repr__):
@@ -70,10 +76,14 @@ class _Steady(PrettyPrinter):
 
 
 def _fields_of(kind: Any) -> list[str]:
-    """The fields of a dataclass or a pydantic model in its `repr`; none if that is its own."""
+    """The fields of a dataclass, attrs class or model in its `repr`; none if that is its own."""
     if is_dataclass(kind):
         is_made = hasattr(kind.__repr__, "__wrapped__") and kind.__str__ is object.__str__
         return [each.name for each in fields(kind) if each.repr] if is_made else []
+    code = getattr(kind.__repr__, "__code__", None)
+    if code is not None and code.co_filename.startswith("<attrs generated"):
+        shown = [each for each in kind.__attrs_attrs__ if each.repr]
+        return [each.name for each in shown] if all(each.repr is True for each in shown) else []
     by = getattr(kind.__repr__, "__module__", "")
     if by == "collections":  # a named tuple, or one without fields
         return list(getattr(kind, "_fields", ()))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import ChainMap, Counter, OrderedDict, UserList, defaultdict, deque
+from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import attrs
 import pytest
 from pydantic import BaseModel
 
@@ -28,6 +30,18 @@ class Model(BaseModel):
     name: str
     at: frozenset[int]
     rest: list[set[int]] = []
+
+
+@attrs.define
+class Defined:
+    name: str
+    at: set[int]
+    unseen: int = attrs.field(default=0, repr=False)
+
+
+@attrs.define
+class Shortened:
+    at: set[int] = attrs.field(repr=lambda at: f"{len(at)} of them")
 
 
 class Place(NamedTuple):
@@ -84,6 +98,12 @@ def endless() -> list[Any]:
         (Counter(), "Counter()"),
         (deque([SET]), "deque([{1, 8}])"),
         (deque(), "deque([])"),
+        (ChainMap({"a": SET}, {}), "ChainMap({'a': {1, 8}}, {})"),
+        (UserDict(a=SET), "{'a': {1, 8}}"),
+        (UserList([SET]), "[{1, 8}]"),
+        ([MappingProxyType({"a": SET})], "[mappingproxy({'a': {1, 8}})]"),
+        (Defined("x", SET), "Defined(name='x', at={1, 8})"),
+        (Shortened(SET), "Shortened(at=2 of them)"),
         (Place("x", SET), "Place(name='x', at={1, 8})"),
         (OwnList([SET]), "[{1, 8}]"),
         (OwnDict(a=[SET]), "{'a': [{1, 8}]}"),
