@@ -341,3 +341,15 @@ def test_recording_of_a_run_that_has_not_ended_is_compared(tmp_path: Path) -> No
 
     assert {agent.status for agent in side.agents.values()} == {AgentStatus.RUNNING}
     assert side.totals.status == AgentStatus.RUNNING
+
+
+def test_cassettes_that_differ_in_the_model_alone_are_not_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("one", "other"):
+        model = by_agent({"root": "Rome."})
+        model.name = name
+        recorded(tmp_path / name, "x", model=model)
+
+    assert main(["cassette", "diff", str(tmp_path / "one"), str(tmp_path / "other")]) == 1
+    assert "Run 'x' (one → other):" in capsys.readouterr().out

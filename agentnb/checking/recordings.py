@@ -11,7 +11,7 @@ from agentnb.cassette.decode import task_in
 from agentnb.checking.compare import ComparedAgent, Comparison, Side, Totals
 from agentnb.core.records import EndRecord
 from agentnb.core.shown import counted
-from agentnb.core.text import quoted
+from agentnb.core.text import quoted, visible
 from agentnb.core.types import ROOT_PATH, AgentStatus
 from agentnb.prices import Call, cost_of
 
@@ -32,9 +32,12 @@ def recorded_differences(old: Cassette, new: Cassette) -> Iterator[str]:
             yield f"{name} is only in the cassette {which}."
             continue
         compared = Comparison(recorded_side(old, label), recorded_side(new, label))
-        count["same" if compared.same else "changed"] += 1
-        if not compared.same:
-            yield f"{name}:\n{compared}"
+        models = dict.fromkeys(each.journal(label).head.model for each in (old, new))
+        is_same = compared.same and len(models) == 1
+        count["same" if is_same else "changed"] += 1
+        if not is_same:
+            said = f" ({visible(' → '.join(models), 200)})" if len(models) > 1 else ""
+            yield f"{name}{said}:\n{compared}"
     if count.total() > count["same"]:
         parts = [f"{count[kind]:,} {kind}" for kind in sorted(count)]
         yield f"{counted(count.total(), 'run')}: {', '.join(parts)}"
