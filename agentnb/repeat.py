@@ -515,8 +515,7 @@ def _other_keys(
 
     @cache
     def edited() -> Mapping[str, str]:
-        keys = CallKeys()
-        return {keys.key_of(call.model, call.request): call.key for call in calls}
+        return {CallKeys().key_of(call.model, call.request): call.key for call in calls}
 
     def other(model: str, request: CompletionRequest, key: str) -> str:
         own = relative_key(model, request, key, thread_id)

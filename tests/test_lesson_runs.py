@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -272,6 +273,20 @@ def test_lesson_whose_calls_no_model_answered_is_not_saved(say: Say, verb: list[
     assert "✗ rivers.ipynb: not saved, since calls are not recorded" in said
     assert "the key is old" in said
     assert "1 notebook: 1 not saved" in said
+
+
+def test_lesson_that_cannot_be_saved_asks_no_model(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, may = lesson(LOAD, MODE, MODEL, FIRST), os.access
+    # The superuser may write everything.
+    monkeypatch.setattr(os, "access", lambda of, how: Path(of).name != path.name and may(of, how))
+
+    returned, said = say("record", str(path))
+
+    assert returned == 1
+    assert "it cannot be saved, since it may only be read: no model was asked" in said
+    assert list(Path().glob("*.jsonl")) == []
 
 
 def test_lesson_is_recorded_where_its_settings_file_says(

@@ -70,8 +70,7 @@ def word_diff(
     shown_to = changes[most_changes] if more > 0 else len(runs)
     for place, (kind, words) in enumerate(runs[:shown_to]):
         if kind == "same":
-            is_first, is_last = place == 0, place == len(runs) - 1
-            text = _beside(words, context, is_first=is_first, is_last=is_last)
+            text = _beside(words, context, is_first=not place, is_last=place == len(runs) - 1)
         else:
             text = _text(words)
         if text:
@@ -140,8 +139,7 @@ def _runs(before: str, after: str) -> Iterator[_Run]:
 
 def _within_bounds(before: str, after: str) -> tuple[str, str]:
     """The texts; if they are very long, only the part around and after their first difference."""
-    longest = max(len(before), len(after))
-    if longest <= _MOST_CHARACTERS:
+    if max(len(before), len(after)) <= _MOST_CHARACTERS:
         return before, after
     first = first_difference(before, after)
     # Starts some words before the difference, at the beginning of a word.

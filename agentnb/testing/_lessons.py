@@ -23,6 +23,7 @@ from textwrap import indent
 from typing import Any
 
 from agentnb.cassette import BadCassette, Cassette
+from agentnb.cassette.writer import why_read_only
 from agentnb.config import load_config
 from agentnb.config.config import FILE_NAME
 from agentnb.core.shown import counted, listed
@@ -87,7 +88,7 @@ class Lesson:
         cells = counted(self.cells, "cell")
         facts = [f"{cells} {'as' if self.is_check else 'run and'} saved"]
         if self.error:
-            facts = [f"stopped in cell {self.ran} of {self.cells}"]
+            facts = [f"stopped in cell {self.ran} of {self.cells}" if self.ran else "not run"]
         elif self.changed:
             facts = [f"{len(self.changed):,} of {cells} changed"]
         if self.unkept:
@@ -140,7 +141,8 @@ async def run_lessons(
         async with room:
             lesson, begun_s = Lesson(path, mode == REPLAY), time.monotonic()
             try:
-                await _run(lesson, mode, (cassette or cassette_beside(path)).absolute(), at_cell)
+                own = cassette or _named_by_file(path) or path.with_suffix(SUFFIX)
+                await _run(lesson, mode, own.absolute(), at_cell)
             except (UnreadableNotebook, BadCassette, OSError) as error:
                 lesson.error = str(error)
             lesson.took_s = time.monotonic() - begun_s
@@ -150,12 +152,8 @@ async def run_lessons(
     return list(await asyncio.gather(*map(run, paths)))
 
 
-def cassette_beside(notebook: Path) -> Path:
-    """A notebook's cassette: the one that its folder's settings file names, else its own."""
-    return _named_by_file(notebook) or notebook.absolute().with_suffix(SUFFIX)
-
-
 def _named_by_file(notebook: Path) -> Path | None:
+    """The cassette that the settings file of a notebook's folder names."""
     folder = notebook.absolute().parent
     with suppress(ConfigError):  # the notebook says what is wrong, if it asks for a run
         if (folder / FILE_NAME).is_file() and (named := load_config(folder).cassette):
@@ -219,6 +217,9 @@ def cells_of(notebook: Any) -> list[Any]:
 async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None]) -> None:
     saved = read_lesson(lesson.path)
     lesson.cells = len(cells_of(saved))
+    if mode != REPLAY and (why := why_read_only(lesson.path)):
+        lesson.error = f"it cannot be saved, since {why}: no model was asked"
+        return
     before, made = _cassette(path), deepcopy(saved)
     if mode == REPLAY and before is None:
         mode = LIVE  # a lesson whose model is a script
