@@ -622,8 +622,8 @@ def _is_sent(block: object) -> bool:
     return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted_data)
 
 
-_BOUND = frozenset({"thinking_blocks", "reasoning_details", "reasoning_opaque"})
-"""The fields of LiteLLM, OpenRouter and Copilot."""
+_BOUND = frozenset({"thinking_blocks", "reasoning_details", "reasoning_opaque", CONTENT})
+"""The fields of LiteLLM, OpenRouter, Copilot and Databricks."""
 
 
 def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:

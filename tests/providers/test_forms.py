@@ -1110,10 +1110,11 @@ KINDS = [
     lambda text: ThinkingBlock(text, f"signature of {text}"),
     lambda text: ThinkingBlock("", redacted_data=text),
     of_gateway,
+    lambda text: OpaqueBlock("home", {CONTENT: [{"type": "reasoning", "summary": [text]}]}),
 ]
 
 
-@pytest.mark.parametrize("thought", KINDS, ids=["signed", "redacted", "gateway"])
+@pytest.mark.parametrize("thought", KINDS, ids=["signed", "redacted", "gateway", "in the content"])
 def test_only_the_thinking_that_was_refused_is_left_out(thought: Callable[[str], Any]) -> None:
     refused = RefusedThinking()
     words = Complaint(400, "messages.1.content.0: Invalid signature in `thinking` block")
