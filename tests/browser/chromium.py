@@ -52,12 +52,13 @@ _FLAGS = (
 )
 _EMPTY = "about:blank"
 _AT_HOME = re.compile(r"(https?|wss?)://127\.0\.0\.1(:\d+)?(/|$)|(data|blob|about):")
-# Messages of JupyterLab itself that no test is about.
+# Errors of JupyterLab itself that no test is about, by words of the message or of the stack.
 _NOISE = re.compile(
     r"Comm not found for comm id"  # a page requests widgets of comms that have just closed
     r"|ResizeObserver loop"
     r"|Could not restore the debugger state"  # from a kernel that shuts down meanwhile
     r"|widget model not found"  # its output says so, too; `Notebook.reload` has the reason
+    r"|_closePerCommTargetSubshell"  # it deletes a subshell over a connection that has just closed
 )
 
 
@@ -176,6 +177,7 @@ class Watch:
             self._error(f"{message.text} ({message.location.get('url', '')})")
 
     def _error(self, error: Error | str) -> None:
-        if not _NOISE.search(str(error)):
-            # With its origin: the message alone does not tell which script failed.
-            self.errors.append(str(getattr(error, "stack", None) or error))
+        # With its origin: the message alone does not tell which script failed.
+        said = str(getattr(error, "stack", None) or error)
+        if not _NOISE.search(said):
+            self.errors.append(said)
