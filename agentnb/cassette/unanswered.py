@@ -9,7 +9,6 @@ way.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -19,12 +18,11 @@ from agentnb.core.text import one_line
 from agentnb.core.types import ROOT_PATH, path_key
 
 _STATUSES = (401, 402, 403, 429)
-_OF_ACCOUNT = re.compile("(?i)credit balance is too low|reached your specified .*usage limits")
-"""What the Messages API says of an account with status 400, as of a wrong request."""
 _ERRORS = frozenset(
     (
-        *("MissingKey", "MissingExtra", "AuthenticationFailed", "RateLimited", "Overloaded"),
-        *("ServerFailed", "ConnectionFailed", "CallTimedOut", "ClusterFailed", "WorkerLost"),
+        *("MissingKey", "MissingExtra", "AuthenticationFailed", "NoCredit", "RateLimited"),
+        *("Overloaded", "ServerFailed", "ConnectionFailed", "CallTimedOut", "ClusterFailed"),
+        "WorkerLost",
     )
 )
 
@@ -36,7 +34,6 @@ def is_unanswered(record: CallRecord) -> bool:
         return False
     status = error["status"]
     is_status = status is not None and (status in _STATUSES or status >= 500)
-    is_status |= status == 400 and _OF_ACCOUNT.search(error["message"]) is not None
     return is_status or bool(_ERRORS & {error["class"], error.get("base")})
 
 

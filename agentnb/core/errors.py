@@ -3,7 +3,9 @@
     AgentnbError
     ├── OrchestratorError           a run ended without an answer; has `partial_result`
     │   ├── LlmError                a model call failed; has `retryable` and `retry_after_s`
-    │   │   ├── MissingKey, AuthenticationFailed, InvalidRequest, ModelNotFound, Refused
+    │   │   ├── MissingKey, AuthenticationFailed, ModelNotFound, Refused
+    │   │   ├── InvalidRequest      the request itself is not accepted
+    │   │   │   └── NoCredit        the account is used up
     │   │   ├── RateLimited, Overloaded, ServerFailed, ConnectionFailed
     │   │   ├── StreamBroken, CallTimedOut
     │   │   ├── ClusterFailed, WorkerLost   an engine's workers cannot be used; one is gone
@@ -271,6 +273,10 @@ class InvalidRequest(LlmError):
     """The provider did not accept the request (400, 413)."""
 
     permanent = True
+
+
+class NoCredit(InvalidRequest):
+    """The account has no credit left, or has reached its own limit (402; some say 400 or 429)."""
 
 
 class ModelNotFound(LlmError):

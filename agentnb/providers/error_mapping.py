@@ -20,6 +20,7 @@ from agentnb.core.errors import (
     InvalidRequest,
     LlmError,
     ModelNotFound,
+    NoCredit,
     Overloaded,
     RateLimited,
     ServerFailed,
@@ -199,10 +200,8 @@ class ErrorMapping:
                 return ServerFailed, "Try again"
             case 404:
                 return ModelNotFound, own.unknown_model
-            case 429 if kind in _NO_CREDIT:
-                return InvalidRequest, _ADD_CREDIT
-            case 400 | 402 if status == 402 or _EMPTY.search(what):
-                return InvalidRequest, _ADD_CREDIT
+            case 400 | 402 | 429 if status == 402 or kind in _NO_CREDIT or _EMPTY.search(what):
+                return NoCredit, _ADD_CREDIT
             case 429 if has_wait:
                 return RateLimited, "Run fewer agents at a time"
             case 429:

@@ -18,6 +18,7 @@ from agentnb.core.errors import (
     LlmError,
     MissingKey,
     ModelNotFound,
+    NoCredit,
     Overloaded,
     RateLimited,
     Refused,
@@ -70,8 +71,8 @@ UNANSWERED = [
     MissingKey("there is no key"),
     AuthenticationFailed("the key is wrong", status_code=401),
     LlmError("pay first", status_code=402),
-    InvalidRequest("Your credit balance is too low to access the API", status_code=400),
-    InvalidRequest("You have reached your specified workspace API usage limits", status_code=400),
+    NoCredit("Your credit balance is too low to access the API", status_code=400),
+    NoCredit("the quota is spent"),  # within a reply, which has no status of its own
     LlmError("not from here", status_code=403),
     RateLimited("slow down", status_code=429),
     ServerFailed("broken", status_code=500),

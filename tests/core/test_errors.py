@@ -147,6 +147,7 @@ def test_transport_failures_are_tried_again_and_what_cannot_change_is_not() -> N
     }
     assert permanent == {
         "MissingKey",
+        "NoCredit",
         "AuthenticationFailed",
         "InvalidRequest",
         "ModelNotFound",

@@ -21,6 +21,7 @@ from agentnb.core.errors import (
     LlmError,
     MissingKey,
     ModelNotFound,
+    NoCredit,
     Overloaded,
     RateLimited,
     ServerFailed,
@@ -774,7 +775,7 @@ async def test_breakpoint_never_stands_on_a_thinking_block(
     [
         (400, InvalidRequest, False),
         (401, AuthenticationFailed, False),
-        (402, InvalidRequest, False),
+        (402, NoCredit, False),
         (403, AuthenticationFailed, False),
         (404, ModelNotFound, False),
         (408, ServerFailed, True),
