@@ -629,6 +629,14 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
+@promise("a call without a result stays started")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    call = run.start_call(ROOT_PATH)
+    await run.commit_all()
+    same(bench.after_death().calls, (call,), "the calls")
+
+
 @promise("a tool call without a result stays started")
 async def _(bench: Bench) -> None:
     run = bench.begun()
@@ -691,6 +699,17 @@ async def _(bench: Bench) -> None:
     for path in _PATHS:
         for _ in range(11 if path in ("1", "10") else 1):
             run.call(path, "Yes")
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("tool calls come by path and then number: 10 after 9")
+async def _(bench: Bench) -> None:
+    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
+    for path in _PATHS:
+        begun = [run.start_tool(path) for _ in range(11 if path in ("1", "10") else 1)]
+        for tool in reversed(begun):  # they run side by side: the last may end first
+            run.finish_tool(tool)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)
 
@@ -815,5 +834,14 @@ async def _(bench: Bench) -> None:
     run.finish_call(call)
     await run.commit()
     run.end(ROOT_PATH, text="an answer " * 50_000)
+    await run.commit_all()
+    same_run(bench.after_death(), run.committed)
+
+
+@promise("a long tool result is kept whole")
+async def _(bench: Bench) -> None:
+    run = bench.begun()
+    tool = run.start_tool(ROOT_PATH, {"text": "given " * 5_000, "more": ["x" * 3_000] * 3})
+    run.finish_tool(tool, "seen " * 60_000)
     await run.commit_all()
     same_run(bench.after_death(), run.committed)

@@ -85,14 +85,6 @@ async def _(bench: Bench) -> None:
     same(bench.after_death().calls, (result,), "the calls")
 
 
-@promise("a call without a result stays started")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    call = run.start_call(ROOT_PATH)
-    await run.commit_all()
-    same(bench.after_death().calls, (call,), "the calls")
-
-
 @promise("each of many commits at once returns when what came before it is kept")
 async def _(bench: Bench) -> None:
     run = bench.begin()
@@ -138,19 +130,6 @@ async def _(bench: Bench) -> None:
 
 
 # -- order -----------------------------------------------------------------------------------------
-
-_PATHS = ("10", "2", "1.2", ROOT_PATH, "1", "2.10", "2.9", "1.10")
-
-
-@promise("tool calls come by path and then number: 10 after 9")
-async def _(bench: Bench) -> None:
-    run = bench.begun("1", "2", "10", "1.2", "1.10", "2.9", "2.10")
-    for path in _PATHS:
-        begun = [run.start_tool(path) for _ in range(11 if path in ("1", "10") else 1)]
-        for tool in reversed(begun):  # they run side by side: the last may end first
-            run.finish_tool(tool)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
 
 
 @promise("orders come in the order in which they were heard, equal ones too")

@@ -53,15 +53,6 @@ async def _(bench: Bench) -> None:
     same_run(bench.after_death(), run.committed)
 
 
-@promise("a long tool result is kept whole")
-async def _(bench: Bench) -> None:
-    run = bench.begun()
-    tool = run.start_tool(ROOT_PATH, {"text": "given " * 5_000, "more": ["x" * 3_000] * 3})
-    run.finish_tool(tool, "seen " * 60_000)
-    await run.commit_all()
-    same_run(bench.after_death(), run.committed)
-
-
 _ODD_TEXTS = (
     "",
     " ",
