@@ -41,25 +41,13 @@ from agentnb.core.protocols import (
 from agentnb.core.records import PRICES, UNIT, RunHead
 from agentnb.core.request import RequestContext
 from agentnb.core.types import AgentConfig, OrchestratorResult
-from agentnb.delegation import (
-    delegation_of,
-    gated_by_file,
-    gated_by_profile,
-    tools_of_profile,
-)
+from agentnb.delegation import delegation_of, gated_by_file, gated_by_profile, tools_of_profile
 from agentnb.given import GivenObjects
 from agentnb.mapping.documents import check_taken
 from agentnb.mapping.fitting import check_fits, expected
 from agentnb.models import Models, gate_of, note_used
 from agentnb.modes import REPLAY
-from agentnb.prices import (
-    Price,
-    begin_to_load,
-    list_price,
-    list_price_of,
-    makes_cheaper,
-    rate_for,
-)
+from agentnb.prices import Price, begin_to_load, list_price, list_price_of, makes_cheaper, rate_for
 from agentnb.repeat import Repeat, Take, Tally, note_recorded
 from agentnb.run_options import (
     RunOptions,

@@ -30,17 +30,11 @@ from agentnb.core.errors import (
 from agentnb.core.protocols import BudgetGate, Engine, Provider, Tool
 from agentnb.core.secrets import note_variable
 from agentnb.core.text import literal
-from agentnb.core.types import (
-    OrchestratorResult,
-    SpawnInstruction,
-    path_of,
-)
+from agentnb.core.types import OrchestratorResult, SpawnInstruction, path_of
 from agentnb.errors import wrong_settings_as_line
 from agentnb.given import gift_of
 from agentnb.mapping.order import checked_flag, order_of
-from agentnb.mapping.reuse import (
-    KernelAnswers,
-)
+from agentnb.mapping.reuse import KernelAnswers
 from agentnb.mapping.run import MapRun
 from agentnb.maps import Maps
 from agentnb.models import Models, Origin, registry
@@ -66,13 +60,7 @@ from agentnb.run_options import (
 from agentnb.run_parts import Current, RunMaker
 from agentnb.run_store import RunStore
 from agentnb.runtime import at_exit, get_runtime
-from agentnb.settings import (
-    DEFAULT_BUDGET,
-    DEFAULT_MODEL,
-    Settings,
-    arguments_text,
-    nothing_named,
-)
+from agentnb.settings import DEFAULT_BUDGET, DEFAULT_MODEL, Settings, arguments_text, nothing_named
 from agentnb.store import threads
 from agentnb.tasks.assignment import NewAgent, check_assignment
 from agentnb.tasks.board import Board, Tasks

@@ -42,13 +42,7 @@ from agentnb.core.types import (
 from agentnb.testing import Check, JournalFactory, journal_contract
 from agentnb.testing._contracts import journal_checks
 from agentnb.testing._handed import Bench, Run
-from agentnb.testing._promises import (
-    PARTS,
-    Promises,
-    holds,
-    same,
-    same_run,
-)
+from agentnb.testing._promises import PARTS, Promises, holds, same, same_run
 from agentnb.testing._values import a_secret, masks, with_secret
 
 PROMISES = Promises()

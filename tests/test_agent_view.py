@@ -16,14 +16,7 @@ from agentnb.providers.scripted import Reply
 from agentnb.record import load_run
 from agentnb.run import Run
 from agentnb.session import Session
-from tests.support import (
-    DEADLINE_S,
-    Hold,
-    by_agent,
-    nothing_left_on_the_runtime,
-    run_python,
-    spawn,
-)
+from tests.support import DEADLINE_S, Hold, by_agent, nothing_left_on_the_runtime, run_python, spawn
 
 
 @pytest.fixture(autouse=True)

@@ -12,25 +12,10 @@ import pytest
 from agentnb import Reply, ScriptedProvider, Session, tool
 from agentnb.core.errors import LlmError, NoAnswer
 from agentnb.core.events import AgentSpawned
-from agentnb.core.types import (
-    AgentStatus,
-    CompletionRequest,
-    Role,
-    ToolUse,
-)
+from agentnb.core.types import AgentStatus, CompletionRequest, Role, ToolUse
 from agentnb.errors import ConfigError
 from agentnb.tools.workspace import workspace_tools
-from tests.by_tools import (
-    ID,
-    order,
-    paths,
-    results_in,
-    run_of,
-    session_of,
-    start,
-    told,
-    wait,
-)
+from tests.by_tools import ID, order, paths, results_in, run_of, session_of, start, told, wait
 from tests.support import DEADLINE_S, Hold, by_agent, requests_of, spawn, task_of, text_of
 
 

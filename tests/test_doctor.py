@@ -17,13 +17,7 @@ import pytest
 from agentnb.config import Config, load_config
 from agentnb.doctor import examine
 from agentnb.doctor.finding import Finding, as_text, fault, ok, warn
-from agentnb.doctor.jupyter import (
-    Jupyter,
-    KernelSpec,
-    check_front_ends,
-    check_kernel,
-    disabled_in,
-)
+from agentnb.doctor.jupyter import Jupyter, KernelSpec, check_front_ends, check_kernel, disabled_in
 from agentnb.doctor.packages import (
     Installation,
     check_agentnb,

@@ -26,14 +26,7 @@ from agentnb.record import RunRecord, load_run
 from agentnb.run import Run
 from agentnb.run_file import Document, read_document
 from agentnb.session import Session
-from tests.support import (
-    DEADLINE_S,
-    Hold,
-    by_agent,
-    nothing_left_on_the_runtime,
-    run_python,
-    spawn,
-)
+from tests.support import DEADLINE_S, Hold, by_agent, nothing_left_on_the_runtime, run_python, spawn
 
 
 @pytest.fixture(autouse=True)

@@ -13,14 +13,7 @@ from agentnb.core.bus import EventBus
 from agentnb.providers.scripted import Reply
 from agentnb.record import RunRecord, load_run
 from agentnb.session import Session
-from tests.support import (
-    DEADLINE_S,
-    Hold,
-    by_agent,
-    nothing_left_on_the_runtime,
-    run_python,
-    spawn,
-)
+from tests.support import DEADLINE_S, Hold, by_agent, nothing_left_on_the_runtime, run_python, spawn
 
 FIGURES = ("plot", "plot_timeline", "plot_tokens")
 

@@ -25,13 +25,7 @@ from agentnb.core.records import (
 )
 from agentnb.core.secrets import Secrets
 from agentnb.core.text import escaped_for_json, sendable
-from agentnb.core.types import (
-    CompletionRequest,
-    MediaBlock,
-    Message,
-    TextBlock,
-    bare_model,
-)
+from agentnb.core.types import CompletionRequest, MediaBlock, Message, TextBlock, bare_model
 
 _Text = Callable[[str], str]
 _CleanPieces = Callable[[Sequence[str]], Sequence[str]]

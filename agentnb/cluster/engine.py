@@ -22,14 +22,7 @@ from agentnb.cluster.workers import LOOK_S, Workers
 from agentnb.core.errors import ClusterFailed, MissingExtra
 from agentnb.core.events import AgentWaiting
 from agentnb.core.orchestrator import InProcessEngine
-from agentnb.core.protocols import (
-    AgentOutcome,
-    AgentWork,
-    Provider,
-    RunServices,
-    Tool,
-    links_of,
-)
+from agentnb.core.protocols import AgentOutcome, AgentWork, Provider, RunServices, Tool, links_of
 from agentnb.core.text import literal, visible
 from agentnb.tools.function import FunctionTool
 

@@ -42,12 +42,7 @@ from agentnb.cluster.wire import (
 from agentnb.core.cancel import is_own_cancellation
 from agentnb.core.clock import Clock, MonotonicClock, TimerHandle
 from agentnb.core.errors import WorkerLost, in_words
-from agentnb.core.protocols import (
-    Provider,
-    closing,
-    supports_key_check,
-    supports_ready,
-)
+from agentnb.core.protocols import Provider, closing, supports_key_check, supports_ready
 from agentnb.core.text import one_line
 from agentnb.core.threads import ThreadCall
 from agentnb.core.types import TextDelta

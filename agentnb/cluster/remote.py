@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentnb.cluster.recipes import pickled_value
 from agentnb.cluster.wire import ContextHere, Ended, ModelCall, Recipe, Report, Result, ToolCall
 from agentnb.core.errors import ToolError, WorkerLost
-from agentnb.core.protocols import (
-    FallbackModel,
-    Provider,
-    ToolContext,
-    is_chain,
-    supports_leave,
-)
+from agentnb.core.protocols import FallbackModel, Provider, ToolContext, is_chain, supports_leave
 from agentnb.core.types import CompletionRequest, StreamEvent, TextDelta, ToolOutput
 from agentnb.providers.fallback import FallbackProvider
 from agentnb.tools.function import FunctionTool

@@ -23,15 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agentnb.core.media import media_tokens
-from agentnb.core.money import (
-    TOKENS,
-    UNITS,
-    USD,
-    Amount,
-    Rate,
-    in_words,
-    share_in_words,
-)
+from agentnb.core.money import TOKENS, UNITS, USD, Amount, Rate, in_words, share_in_words
 from agentnb.core.text import literal
 from agentnb.core.types import (
     MOST,

@@ -17,14 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, SupportsIndex, overload
 
 from agentnb.core.shown import Shown, counted
-from agentnb.core.types import (
-    AgentStatus,
-    CompletionRequest,
-    MediaBlock,
-    Message,
-    SpawnMode,
-    Usage,
-)
+from agentnb.core.types import AgentStatus, CompletionRequest, MediaBlock, Message, SpawnMode, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,13 +36,7 @@ from agentnb.core.events import (
     is_terminal,
     rows_of,
 )
-from agentnb.core.records import (
-    FINISHED,
-    CallRecord,
-    EndRecord,
-    RunJournal,
-    ToolCallRecord,
-)
+from agentnb.core.records import FINISHED, CallRecord, EndRecord, RunJournal, ToolCallRecord
 from agentnb.core.text import one_line
 from agentnb.core.types import AgentStatus, Usage, id_at, path_key, path_of
 

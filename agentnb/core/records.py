@@ -12,13 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired, SupportsIndex, TypedDict, cast, overload
 
-from agentnb.core.errors import (
-    PERMANENT_STATUSES,
-    AgentnbError,
-    InternalError,
-    LlmError,
-    in_words,
-)
+from agentnb.core.errors import PERMANENT_STATUSES, AgentnbError, InternalError, LlmError, in_words
 from agentnb.core.events import Entry, TextRow
 from agentnb.core.money import TOKENS, Rate, rate_of
 from agentnb.core.types import AgentStatus, CompletionRequest, MediaBlock, Message, Usage

@@ -27,22 +27,9 @@ from agentnb.core.events import (
 )
 from agentnb.core.limits import reason_of
 from agentnb.core.questions import ENDED
-from agentnb.core.records import (
-    CallRecord,
-    OrderRecord,
-    RunJournal,
-    ToolCallRecord,
-    VerdictRecord,
-)
+from agentnb.core.records import CallRecord, OrderRecord, RunJournal, ToolCallRecord, VerdictRecord
 from agentnb.core.spawn import SPAWN
-from agentnb.core.types import (
-    ROOT_PATH,
-    AgentStatus,
-    SpawnMode,
-    ToolUseBlock,
-    path_key,
-    path_of,
-)
+from agentnb.core.types import ROOT_PATH, AgentStatus, SpawnMode, ToolUseBlock, path_key, path_of
 
 _CLOCK_S = 0.001
 """Tolerance in seconds: durations are whole milliseconds, so computed ends are not exact."""

@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from agentnb.core.media import (
-    MOST_BASE64,
-    PDF,
-    media_tokens,
-    media_type_of,
-    size_words,
-)
+from agentnb.core.media import MOST_BASE64, PDF, media_tokens, media_type_of, size_words
 from agentnb.core.protocols import Provider, links_of, supports_media
 from agentnb.core.text import literal, visible
 from agentnb.core.types import MediaBlock, bare_model

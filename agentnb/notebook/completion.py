@@ -31,12 +31,7 @@ from agentnb.default_session import session_at_hand
 from agentnb.models import used_models
 from agentnb.modes import MODES
 from agentnb.notebook.line import Option, Verb, Words
-from agentnb.notebook.magics import (
-    AGENTNB_VERBS,
-    CELL_OPTIONS,
-    RUN_OPTIONS,
-    SPAWN_VERBS,
-)
+from agentnb.notebook.magics import AGENTNB_VERBS, CELL_OPTIONS, RUN_OPTIONS, SPAWN_VERBS
 from agentnb.notebook.task_magic import TASK_CELL_VERBS, TASK_VERBS
 from agentnb.notebook.toolbox import names_of_objects, names_of_tools
 from agentnb.notebook.types_named import names_of_types

@@ -22,13 +22,7 @@ from agentnb.modes import AUTO, LIVE, RECORD, REPLAY, Mode
 from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
-from agentnb.trust import (
-    costly_settings,
-    foreign_engines,
-    foreign_servers,
-    is_trusted,
-    sending_of,
-)
+from agentnb.trust import costly_settings, foreign_engines, foreign_servers, is_trusted, sending_of
 
 _DEFAULT = "the default"
 _SHOWN_ELSEWHERE = ("model", "delegation", "config", "provider", "store", "mode", "cassette")

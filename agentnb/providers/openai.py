@@ -25,13 +25,7 @@ from agentnb.providers.error_mapping import as_words
 from agentnb.providers.forms import MAX_TOKENS
 from agentnb.providers.openai_address import base_url_in_force, is_public
 from agentnb.providers.openai_hints import Names, hints_on, missing_key
-from agentnb.providers.openai_wire import (
-    USUAL,
-    ReplyReader,
-    body_of,
-    event_in,
-    parts_sent,
-)
+from agentnb.providers.openai_wire import USUAL, ReplyReader, body_of, event_in, parts_sent
 from agentnb.providers.reply import ReplyStream
 from agentnb.providers.sdk import SdkClient, ready, sdk_import, stream_reply
 from agentnb.providers.servers import server_of

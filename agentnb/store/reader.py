@@ -56,11 +56,7 @@ from agentnb.core.types import (
 )
 from agentnb.store.as_json import FILE, JUST_TEXT, MEDIA, file_data
 from agentnb.store.database import open_to_read, trouble_of
-from agentnb.store.event_fields import (
-    fields_of_end,
-    fields_of_reply,
-    fields_of_tool_call,
-)
+from agentnb.store.event_fields import fields_of_end, fields_of_reply, fields_of_tool_call
 from agentnb.store.pieces import unpack
 from agentnb.store.trouble import StoreTrouble
 

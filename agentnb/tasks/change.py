@@ -11,14 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from agentnb.core.durable import (
-    AgentKind,
-    MessageKind,
-    Priority,
-    Task,
-    TaskStatus,
-    ToolCallId,
-)
+from agentnb.core.durable import AgentKind, MessageKind, Priority, Task, TaskStatus, ToolCallId
 from agentnb.core.errors import NoSuchTask, NoSuchThread, NotAllowed, TaskInProgress
 from agentnb.store import queue, tasks, threads
 from agentnb.store.queue import Queued

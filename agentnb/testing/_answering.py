@@ -10,13 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from agentnb.core.errors import InvalidRequest, LlmError, RateLimited, StreamBroken
-from agentnb.core.protocols import (
-    Provider,
-    closing,
-    is_provider,
-    supports_close,
-    supports_ready,
-)
+from agentnb.core.protocols import Provider, closing, is_provider, supports_close, supports_ready
 from agentnb.core.types import (
     CompletionRequest,
     Message,

@@ -5,13 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from agentnb.core.errors import NoSuchRun
-from agentnb.core.records import (
-    OrderRecord,
-    RunHead,
-)
-from agentnb.core.types import (
-    ROOT_PATH,
-)
+from agentnb.core.records import OrderRecord, RunHead
+from agentnb.core.types import ROOT_PATH
 from agentnb.testing._handed import Bench, Run
 from agentnb.testing._promises import (
     PARTS,

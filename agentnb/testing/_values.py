@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from agentnb.core import events
-from agentnb.core.records import (
-    RunHead,
-)
+from agentnb.core.records import RunHead
 from agentnb.core.types import (
     ROOT_PATH,
     AgentStatus,

@@ -12,12 +12,7 @@ import pytest
 
 from agentnb.core.errors import RunCancelled
 from agentnb.core.events import AgentCancelled, AgentSpawned, ModelCallStarted
-from agentnb.core.types import (
-    AgentStatus,
-    CancelReceipt,
-    CompletionRequest,
-    OrchestratorResult,
-)
+from agentnb.core.types import AgentStatus, CancelReceipt, CompletionRequest, OrchestratorResult
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
 from agentnb.runtime import get_runtime

@@ -35,16 +35,7 @@ from agentnb.runtime import GONE, Runtime, get_runtime
 from agentnb.session import Session
 from tests.cancel.phases import execution_of, on_the_runtime
 from tests.core.clock import ManualClock, everyone_waits
-from tests.support import (
-    DEADLINE_S,
-    Hold,
-    Tree,
-    by_agent,
-    check_record,
-    make_tree,
-    path_of,
-    spawn,
-)
+from tests.support import DEADLINE_S, Hold, Tree, by_agent, check_record, make_tree, path_of, spawn
 
 
 class Stubborn:

@@ -28,12 +28,8 @@ from tests.core.test_failover import (  # noqa: F401
     test_agent_that_moved_on_stays_there_and_its_siblings_begin_at_the_first,
     test_chain_of_which_nobody_answers_fails_and_names_every_model,
 )
-from tests.core.test_isolation import (  # noqa: F401
-    test_every_agent_sees_what_it_was_handed_and_nothing_else,
-)
-from tests.core.test_jobs import (  # noqa: F401
-    test_results_of_jobs_and_block_are_told_in_the_order_of_their_tasks,
-)
+from tests.core.test_isolation import test_every_agent_sees_what_it_was_handed_and_nothing_else  # noqa: F401
+from tests.core.test_jobs import test_results_of_jobs_and_block_are_told_in_the_order_of_their_tasks  # noqa: F401
 from tests.core.test_orchestrator import (  # noqa: F401
     test_block_cut_by_max_tokens_is_never_followed_and_the_reason_says_so,
     test_capabilities_are_told_exactly_where_depth_allows_and_in_the_first_call,
@@ -65,9 +61,7 @@ from tests.core.test_orchestrator_failure import (  # noqa: F401
     test_retry_keeps_finished_tool_results,
     test_root_that_fails_raises_with_all_that_was_reached,
 )
-from tests.core.test_typed_answers import (  # noqa: F401
-    test_wrong_answer_goes_back_once_with_what_is_wrong,
-)
+from tests.core.test_typed_answers import test_wrong_answer_goes_back_once_with_what_is_wrong  # noqa: F401
 from tests.journal_checks import all_checks
 from tests.support import by_agent, spawn
 from tests.test_journal_contract import JOURNALS, check_of, close_writers, over

@@ -14,13 +14,7 @@ from functools import partial
 from unittest.mock import patch
 
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agentnb.core import threads
 from agentnb.core._call.tool_call import THREAD_PATIENCE_S

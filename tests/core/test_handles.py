@@ -20,16 +20,7 @@ from agentnb.core.protocols import Delegation
 from agentnb.core.types import AgentStatus, CompletionRequest, Role, TextBlock, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.tools.spawn import spawn_tools
-from tests.support import (
-    Hold,
-    by_agent,
-    make_tree,
-    path_of,
-    requests_of,
-    run_tree,
-    spawn,
-    until,
-)
+from tests.support import Hold, by_agent, make_tree, path_of, requests_of, run_tree, spawn, until
 
 
 class Words:

@@ -22,14 +22,7 @@ from agentnb.core.media import (
     with_media,
 )
 from agentnb.core.secrets import Secrets
-from agentnb.core.types import (
-    CompletionRequest,
-    MediaBlock,
-    Message,
-    Role,
-    TextBlock,
-    user_message,
-)
+from agentnb.core.types import CompletionRequest, MediaBlock, Message, Role, TextBlock, user_message
 from tests.files_of import gif, jpeg, pdf, png, webp
 
 HEADS = [

@@ -10,12 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.events import (
-    AgentSpawned,
-    QuestionAnswered,
-    QuestionAsked,
-    SpawnPlanned,
-)
+from agentnb.core.events import AgentSpawned, QuestionAnswered, QuestionAsked, SpawnPlanned
 from agentnb.core.past import Past
 from agentnb.core.records import RunJournal, VerdictRecord
 from agentnb.core.replay import Replay

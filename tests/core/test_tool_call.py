@@ -12,11 +12,7 @@ import pytest
 from agentnb.core._call.tool_call import REPORT_PAUSE_S
 from agentnb.core.codec import event_of, plain
 from agentnb.core.errors import ToolError
-from agentnb.core.events import (
-    ToolCallFinished,
-    ToolCallReported,
-    ToolCallStarted,
-)
+from agentnb.core.events import ToolCallFinished, ToolCallReported, ToolCallStarted
 from agentnb.core.protocols import MOST_FOR_MODEL, ToolContext
 from agentnb.core.reading import MOST_IN_EVENT
 from agentnb.core.records import Kept, ToolCallRecord

@@ -11,14 +11,8 @@ from typing import Any
 
 import pytest
 
-from agentnb.core._call.tool_call import (
-    THREAD_PATIENCE_S,
-)
-from agentnb.core.events import (
-    ToolCallFinished,
-    ToolCallReported,
-    ToolCallStarted,
-)
+from agentnb.core._call.tool_call import THREAD_PATIENCE_S
+from agentnb.core.events import ToolCallFinished, ToolCallReported, ToolCallStarted
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import ToolResultBlock
 from tests.core.clock import ManualClock, everyone_waits

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from agentnb.core.events import (
-    ModelCallStarted,
-)
+from agentnb.core.events import ModelCallStarted
 from agentnb.core.protocols import ToolContext
 from agentnb.core.types import ToolResultBlock, ToolSpec, ToolUse
 from agentnb.providers.scripted import Reply, ScriptedProvider

@@ -20,16 +20,7 @@ from agentnb.core.events import (
 )
 from agentnb.core.types import Usage
 from tests.faults.oddities import COUNTS, Oddity, oddities_of, with_usage
-from tests.faults.stage import (
-    GRANDCHILD,
-    PLACES,
-    ROOT,
-    SAID,
-    SIBLING,
-    SYNTHESIS,
-    Stage,
-    open_stage,
-)
+from tests.faults.stage import GRANDCHILD, PLACES, ROOT, SAID, SIBLING, SYNTHESIS, Stage, open_stage
 from tests.faults.wire import MESSAGES, WIRES, Wire
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

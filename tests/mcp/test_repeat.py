@@ -8,16 +8,7 @@ from pathlib import Path
 
 from agentnb import ScriptedProvider, Session
 from tests.forks import Program
-from tests.mcp.scene import (
-    is_alive,
-    pids_in,
-    results,
-    said_in,
-    server,
-    session_with,
-    until,
-    use,
-)
+from tests.mcp.scene import is_alive, pids_in, results, said_in, server, session_with, until, use
 from tests.support import DEADLINE_S
 
 KILLED = """

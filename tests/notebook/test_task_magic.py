@@ -10,14 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.durable import (
-    AgentKind,
-    AgentMetadata,
-    Priority,
-    Task,
-    TaskNote,
-    TaskStatus,
-)
+from agentnb.core.durable import AgentKind, AgentMetadata, Priority, Task, TaskNote, TaskStatus
 from agentnb.core.errors import AgentnbError, NoSuchTask, NoSuchThread
 from agentnb.errors import NotebookError
 from agentnb.notebook import task_magic

@@ -10,20 +10,9 @@ import pytest
 
 import agentnb
 from agentnb import Session, register_provider
-from agentnb.core.errors import (
-    LlmError,
-    MissingExtra,
-    ServerFailed,
-    UnknownModel,
-)
+from agentnb.core.errors import LlmError, MissingExtra, ServerFailed, UnknownModel
 from agentnb.core.events import AgentSpawned, ProviderFailover, ToolCallFinished
-from agentnb.core.types import (
-    CompletionRequest,
-    Stopped,
-    StreamEvent,
-    TextDelta,
-    assistant_message,
-)
+from agentnb.core.types import CompletionRequest, Stopped, StreamEvent, TextDelta, assistant_message
 from agentnb.errors import ConfigError
 from agentnb.providers.anthropic import AnthropicProvider
 from tests.support import DEADLINE_S, by_agent, events_of, spawn

@@ -31,11 +31,7 @@ from agentnb.core.types import (
 from agentnb.providers.anthropic import AnthropicProvider
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai import OpenAIProvider
-from agentnb.providers.openai_wire import (
-    ReplyReader,
-    body_of,
-    event_in,
-)
+from agentnb.providers.openai_wire import ReplyReader, body_of, event_in
 from agentnb.providers.servers import Server
 from agentnb.providers.thinking_in_text import ThinkingFilter
 from tests.loopback import LoopbackServer, Reply

@@ -19,12 +19,7 @@ from typing import Any
 
 import agentnb
 from agentnb import DaskEngine, Run, Session
-from agentnb.core.events import (
-    AgentFailed,
-    ModelCallFinished,
-    ModelCallStarted,
-    ToolCallFinished,
-)
+from agentnb.core.events import AgentFailed, ModelCallFinished, ModelCallStarted, ToolCallFinished
 from agentnb.core.types import (
     CompletionRequest,
     Message,

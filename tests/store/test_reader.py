@@ -27,13 +27,7 @@ from agentnb.core.events import (
     ToolCallStarted,
     entry_of,
 )
-from agentnb.core.records import (
-    CallRecord,
-    EndRecord,
-    OrderRecord,
-    ToolCallRecord,
-    VerdictRecord,
-)
+from agentnb.core.records import CallRecord, EndRecord, OrderRecord, ToolCallRecord, VerdictRecord
 from agentnb.core.types import (
     AgentStatus,
     CompletionRequest,

@@ -15,16 +15,7 @@ from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from tests.forks import Say, killed_when_it_says
 from tests.support import DEADLINE_S, Hold, events_of, path_of, spawn, task_of, until
 from tests.tasks.keeping import ended
-from tests.tasks.scripts import (
-    NEW,
-    Play,
-    create,
-    once,
-    results,
-    title_of,
-    tool,
-    tools,
-)
+from tests.tasks.scripts import NEW, Play, create, once, results, title_of, tool, tools
 
 COST = Usage(900, 100)
 BUDGET = 60_000

@@ -16,15 +16,7 @@ from agentnb.providers.scripted import AnyReply, ScriptedProvider
 from agentnb.tasks import at_work
 from tests.support import DEADLINE_S, Hold, until
 from tests.tasks.keeping import Keeping, ended
-from tests.tasks.scripts import (
-    NEW,
-    assigned,
-    by_title,
-    create,
-    once,
-    reasons,
-    worked_on,
-)
+from tests.tasks.scripts import NEW, assigned, by_title, create, once, reasons, worked_on
 
 
 def test_messages_of_both_are_answered_in_order_and_one_at_a_time(tmp_path: Path) -> None:

@@ -18,10 +18,7 @@ from agentnb.core._run.jobs import AgentJobs, JobHost
 from agentnb.core.cancel import CancelScope
 from agentnb.core.context import AgentContext
 from agentnb.core.errors import OrchestratorError
-from agentnb.core.events import (
-    AgentSpawned,
-    SpawnIgnored,
-)
+from agentnb.core.events import AgentSpawned, SpawnIgnored
 from agentnb.core.plan import Plan
 from agentnb.core.protocols import (
     AgentOutcome,

@@ -43,12 +43,7 @@ from agentnb.core._run.planning import Plans, Upcoming
 from agentnb.core._run.results import result_of
 from agentnb.core.cancel import AgentStopped, foreign, is_own_cancellation, wait_shielded
 from agentnb.core.context import AgentContext
-from agentnb.core.errors import (
-    AgentnbError,
-    InternalError,
-    OrchestratorError,
-    RunCancelled,
-)
+from agentnb.core.errors import AgentnbError, InternalError, OrchestratorError, RunCancelled
 from agentnb.core.events import AgentCompleted, ModelCallFinished, RunFinished, RunStarted
 from agentnb.core.limits import Refusal
 from agentnb.core.money import TOKENS
@@ -66,12 +61,7 @@ from agentnb.core.spawn import (
 )
 from agentnb.core.synthesis import is_none_done, results_as_text, synthesis_need, why_none
 from agentnb.core.tree import TreeFold
-from agentnb.core.types import (
-    AgentStatus,
-    OrchestratorResult,
-    SpawnMode,
-    SubAgentResult,
-)
+from agentnb.core.types import AgentStatus, OrchestratorResult, SpawnMode, SubAgentResult
 
 _NOT_STARTED = "not started"
 _AT_WORK = "still at work"

@@ -11,12 +11,7 @@ from agentnb.core.events import EventRow
 from agentnb.core.reading import memories_in
 from agentnb.core.spawn import final_text
 from agentnb.core.tree import TreeFold
-from agentnb.core.types import (
-    AgentMemoryContext,
-    AgentStatus,
-    OrchestratorResult,
-    SubAgentResult,
-)
+from agentnb.core.types import AgentMemoryContext, AgentStatus, OrchestratorResult, SubAgentResult
 
 
 @without_collector()  # of thousands of agents, this makes many objects, which all stay

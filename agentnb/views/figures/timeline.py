@@ -17,13 +17,7 @@ from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.spans import AgentTime, SpanKind, Times, times
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, WIDTH, Theme, theme
 from agentnb.views.figures.ticks import amount_labels, ticks, time_ticks
-from agentnb.views.figures.words import (
-    by_status,
-    counted,
-    seconds,
-    share,
-    status_list,
-)
+from agentnb.views.figures.words import by_status, counted, seconds, share, status_list
 
 DRAWN = 400
 """Most agents with a bar: of more, those that took longest."""

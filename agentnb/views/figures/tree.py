@@ -12,14 +12,7 @@ from agentnb.views.figures.columns import GAP, MARK_ROOM, ROW_WIDTH, Columns
 from agentnb.views.figures.empty import empty_figure
 from agentnb.views.figures.figure import RunFigure
 from agentnb.views.figures.header import Header, Key
-from agentnb.views.figures.layout import (
-    BLOCK_GAP,
-    MARK_STEP,
-    MARKS,
-    Cell,
-    Layout,
-    layout,
-)
+from agentnb.views.figures.layout import BLOCK_GAP, MARK_STEP, MARKS, Cell, Layout, layout
 from agentnb.views.figures.lettering import BOLD, ELLIPSIS, REGULAR
 from agentnb.views.figures.sheet import Box, Point, Sheet
 from agentnb.views.figures.theme import BODY, MARGIN, SMALL, theme

@@ -7,13 +7,7 @@ from typing import Any
 
 from agentnb.views.figures.words import counted
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.map_fold import (
-    MapProgress,
-    MapShape,
-    MapWatch,
-    count_words,
-    pace_words,
-)
+from agentnb.views.panel.map_fold import MapProgress, MapShape, MapWatch, count_words, pace_words
 from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
 from agentnb.views.panel.widgets import HtmlPart, text

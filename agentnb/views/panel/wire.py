@@ -16,15 +16,7 @@ from typing import Annotated, Literal, NotRequired, Required, TypedDict, TypeVar
 
 from agentnb.core.money import TOKENS
 from agentnb.core.types import AgentStatus, RunUsage
-from agentnb.views.panel.rules import (
-    SECONDS,
-    Rules,
-    checked_as,
-    kind_of,
-    rules_of,
-    text,
-    whole,
-)
+from agentnb.views.panel.rules import SECONDS, Rules, checked_as, kind_of, rules_of, text, whole
 
 # -- a frame, as widgets in Python get it ---------------------------------------------------------
 

@@ -23,12 +23,7 @@ from typing import Any, NoReturn
 
 from agentnb.workers.inside.descendants import below, end_all, has_children, reap, uses_more
 from agentnb.workers.inside.head_and_tail import HeadAndTail
-from agentnb.workers.inside.linux import (
-    IS_LINUX,
-    adopt_orphans,
-    allow_inspection,
-    die_with_parent,
-)
+from agentnb.workers.inside.linux import IS_LINUX, adopt_orphans, allow_inspection, die_with_parent
 
 _TICK_S = 0.25
 _GRACE_S = 0.5

@@ -6,13 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentnb.core.errors import AgentEnded, NoOpenQuestion
-from agentnb.core.events import (
-    AgentTold,
-    QuestionAnswered,
-    QuestionAsked,
-    RunPaused,
-    RunResumed,
-)
+from agentnb.core.events import AgentTold, QuestionAnswered, QuestionAsked, RunPaused, RunResumed
 from agentnb.core.protocols import RunControls
 from agentnb.core.questions import OPTIONS, Question
 from agentnb.core.types import CancelReceipt

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentnb.core.events import (
-    AgentCancelled,
-    AgentExhausted,
-    AgentFailed,
-    SpawnIgnored,
-)
+from agentnb.core.events import AgentCancelled, AgentExhausted, AgentFailed, SpawnIgnored
 from agentnb.core.tree import TreeFold
 from agentnb.core.types import AgentStatus
 from agentnb.views.panel.history import RunNotices, unreported_notes
