@@ -213,7 +213,7 @@ _NEEDED = (
 """Says that a part was left out, not that it is refused."""
 _MISSED = (
     rf"{_NEEDED}|\brequires?\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
-    r"|\bwithout\b.{0,30}\bspecified\b|\bpass(?:ed)? back\b|\bplease pass\b|^expected\b"
+    r"|\bwithout\b.{0,30}\bspecified\b|\bpass(?:ed)? back\b|\bplease pass\b|(?:^|: )expected\b"
 )
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(
@@ -267,12 +267,18 @@ def _thinking_block(types: str) -> str:
     """Matches what a message holds: a request may also have a field `thinking`."""
     quoted = rf"['\"`]{types}['\"`]"
     return (
-        rf"\bblock(?:s| type)?:? ['\"`]?{types}\b|\b{types}['\"`]? (?:content )?blocks?\b"
-        rf"|\btag {quoted}|\bmessages[.\[]\d.*{quoted}"
+        rf"\b(?:block|part|chunk|content|type)s?(?: type| of type)?:? ['\"`]?{types}\b"
+        rf"|\b{types}['\"`]? (?:content|block|part|chunk)s?\b"
+        rf"|\btag {quoted}|\bmessages[.\[]\d.*{quoted}|\bcontent[.\[]\S*\b{types}\b"
     )
 
 
 _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
+_OF_THINKING = _thinking_block("(?:thinking|reasoning)")
+_NO_LIST = (
+    rf"{_NO_STRING}|\bunmarshal array\b|\bnot (?:of type ['\"]str|str type)|\bgot an array\b"
+    r"|\bany variant\b|\binterface \{\}|\binvalid type: (?:map|sequence)\b"
+)
 _OF_TEXT = r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b"
 _OF_BLOCK = rf"{_OTHERWISE}|\bcache_control\b"
 
@@ -341,7 +347,7 @@ _TABLE = (
         NULL_CONTENT,
         r"\bcontent\b|\bNoneType\b|\bNullValue\b",
         rf"{_NO_STRING}|\bNoneType\b|\bnull(?:value)?\b|<nil>|\bNone is not of type\b",
-        unless=_OF_TEXT,
+        unless=rf"{_OF_TEXT}|\brole:user\b|\bgot an array\b",
     ),
     _Row(
         CALL_IDS,
@@ -362,8 +368,20 @@ _TABLE = (
         rf"{_name(CACHE_CONTROL)}|\b(?:cache control|prompt caching)\b",
         unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b",
     ),
-    _Row(CONTENT, _thinking_block("(?:thinking|reasoning)"), unless=_OF_BLOCK),
-    _Row(CONTENT, r"\bcontent\b", _NO_STRING, unless=_OF_TEXT),
+    _Row(
+        CONTENT,
+        rf"{_OF_THINKING}|\bcontent\[\d*\]\.type$|\bcontent\b.*\btype: input should be\b",
+        rf"{_UNKNOWN}|\binvalid\b|\b(?:should|must) be\b",
+        unless=rf"{_OF_BLOCK}|\bsignature\b",
+    ),
+    _Row(CONTENT, r"\bcontent\b.*\btype\b", r"\beither .text\b", unless=r"(?!)"),
+    _Row(
+        CONTENT,
+        r"\bcontent\b|\bmessages[.\[]\d+\]?(?![\w.\[\]])",
+        _NO_LIST,
+        unless=rf"{_OF_TEXT}|\brole:user\b",
+    ),
+    _Row(CONTENT, r"\bconcatenate str\b", r"\blist\b"),
     *(
         _Row(
             limit,
@@ -379,6 +397,7 @@ _TABLE = (
 _MISSED_AS = {
     TOOLS: rf"{_name(TOOLS)}|\bdefine tools\b|\btoolConfig\b",
     UNSIGNED: _name("thinking"),
+    CONTENT: rf"{_OF_THINKING}|\bcontent\b.*\b(?:thinking|reasoning)\b",
 }
 """What names a part that is missed, where that is not its own name."""
 

@@ -79,6 +79,15 @@ class GrowingText:
         """Size in bytes."""
         return size_in_bytes(str(self))
 
+    @property
+    def pieces(self) -> int:
+        """How many there are."""
+        return len(self._pieces)
+
+    def joined(self, begin: int, end: int | None = None) -> str:
+        """The text of these pieces."""
+        return "".join(self._pieces[begin:end])
+
     def keep(self, piece: str) -> str:
         """Add a piece; returns the part of it that can be shown already."""
         if piece.isascii() and not self._half:

@@ -204,7 +204,7 @@ def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if kind is None or kind != last.get("type") or _SEALED.search(str(kind)):
         return None
-    if _is_signed(last):
+    if _is_signed(last) or (_is_signed(_summary(last)) and _summary(new).get("text")):
         return None
     for name in _TELLS_APART:
         if last.get(name) and new.get(name) and str(last[name]) != str(new[name]):
@@ -215,6 +215,12 @@ def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
 def _is_signed(entry: dict[str, Any]) -> bool:
     """Whether an entry has its end: what follows is another."""
     return bool(str(entry.get("signature") or ""))
+
+
+def _summary(entry: dict[str, Any]) -> dict[str, Any]:
+    """The last part of an entry's summary: Databricks signs that."""
+    parts = entry.get("summary")
+    return parts[-1] if type(parts) is list and parts and type(parts[-1]) is dict else {}
 
 
 def _has_ended(entry: dict[str, Any], new: dict[str, Any]) -> bool:
@@ -286,5 +292,5 @@ def left_out(names: list[str]) -> str:
         return ""
     shown = ", ".join(literal(name, 60) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    why = "too large, or several under one name"
+    why = "too large, of an unknown kind, or several under one name"
     return f"Left out of the reply, since they cannot be kept ({why}): {shown}{more}."

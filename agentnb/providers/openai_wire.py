@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -79,7 +80,7 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
         TOOL_CHOICE: is_typed and form.has(TOOLS),
         TOOLS: is_typed,
         SYSTEM: bool(request.system.strip()),
-        NULL_CONTENT: any(map(_calls_only, request.messages)),
+        NULL_CONTENT: any(_has_null(each, form, server.home) for each in request.messages),
         CALL_IDS: has_calls(request.messages),
         STREAM_OPTIONS: True,
         MAX_TOKENS: True,
@@ -89,9 +90,10 @@ def parts_sent(request: CompletionRequest, form: Form, server: Server) -> list[s
     return [part for part in dict.fromkeys(sent) if form.has(part)]
 
 
-def _calls_only(message: Message) -> bool:
-    has_calls = any(isinstance(block, ToolUseBlock) for block in message.content)
-    return has_calls and not message.text.strip()
+def _has_null(message: Message, form: Form, home: str) -> bool:
+    """Whether the content of a message is null: it has only calls."""
+    is_said = message.role == Role.ASSISTANT
+    return is_said and _assistant_param(message, form, home)["content"] is None
 
 
 def _kept_names(request: CompletionRequest, server: Server) -> Iterator[str]:
@@ -160,26 +162,30 @@ def _after(system: str, content: str | list[dict[str, Any]]) -> str | list[dict[
 
 def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
     """A message of the model, with the fields that go back to its server as they came."""
-    blocks = message.content
-    calls = [_call_param(each, form, home) for each in blocks if isinstance(each, ToolUseBlock)]
     text = message.text if message.text.strip() else None
     no_text = None if form.has(NULL_CONTENT) else ""
     param: dict[str, Any] = {"role": "assistant", "content": text or no_text}
+    calls: list[Any] = []
     parts: list[Any] = []
+    has_thoughts = False
     for block in message.content:
         match block:
             case ThinkingBlock(text=thought, extra=extra):
                 param |= fields_for(extra, home, form, thought)
             case OpaqueBlock(api, fields):
                 kept = fields_for({api: fields}, home, form)
-                parts = kept[CONTENT] if isinstance(kept.get(CONTENT), list) else parts
+                if isinstance(thoughts := kept.get(CONTENT), list):
+                    parts, has_thoughts = [*parts, *thoughts], True
                 param = {**kept, **param}
-    if parts:
-        param["content"] = [*parts, *([{"type": "text", "text": text}] if text else ())]
-        return {**param, "tool_calls": calls} if calls else param
-    if calls:
-        return {**param, "tool_calls": calls}
-    return {**param, "content": text or _NOTHING_SAID}
+            case TextBlock(said) if said.strip():
+                parts.append({"type": "text", "text": said})
+            case ToolUseBlock():
+                calls.append(_call_param(block, form, home))
+    if has_thoughts:
+        param["content"] = parts
+    elif not calls:
+        param["content"] = text or _NOTHING_SAID
+    return {**param, "tool_calls": calls} if calls else param
 
 
 def _call_param(call: ToolUseBlock, form: Form, home: str) -> dict[str, Any]:
@@ -274,8 +280,10 @@ _READ_FIELDS = frozenset(
 """Fields of a delta that are not kept to be sent back."""
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either name, or both."""
-_THINKING_PARTS = ("thinking", "reasoning")
+_THINKING_PARTS = ("thinking", "reasoning", "redacted_thinking", "reference")
 """Types of parts of a content, as of Mistral and Databricks: they take them back as they came."""
+_MOST_TURNS = 100
+"""How often such parts and text may take turns and keep their order."""
 
 
 class ReplyReader:
@@ -295,6 +303,10 @@ class ReplyReader:
         self._others = KeptFields(_READ_FIELDS)
         self._thoughts = KeptFields(frozenset())
         """Thinking that is no plain text, as gateways write it: it goes back as it came."""
+        self._parts: dict[int, KeptFields] = {}
+        """Parts of the content, too, by the pieces of text before them."""
+        self._unkept: dict[str, None] = {}
+        """What is known of other parts: their types."""
         self._has_begun = self._has_refused = False
         self._has_company = self._server.has_company()
         self._reason: str | None = None
@@ -377,13 +389,9 @@ class ReplyReader:
                 yield ThinkingDelta(self._thinking.keep(_thinking_in(thinking)))
                 break
         content = delta.get("content")
-        if type(content) is list:
-            if thoughts := [part for part in content if part["type"] in _THINKING_PARTS]:
-                self._thoughts.keep({CONTENT: thoughts})
-            content = "".join(part.get("text") or "" for part in content if part["type"] == "text")
-            if thinking := _thinking_in(thoughts):
-                yield ThinkingDelta(self._thinking.keep(thinking))
-        if content:
+        if type(content) in (list, dict):
+            yield from self._grow_parts(content if type(content) is list else [content])
+        elif content:
             yield TextDelta(self._text.keep(content))
         if refusal := delta.get("refusal"):
             self._reason, self._has_refused = "refusal", True
@@ -395,6 +403,23 @@ class ReplyReader:
             "function_call"
         ):  # the legacy form: one call, without index and id
             yield from self._calls.grow({"function": function})
+
+    def _grow_parts(self, content: Iterable[Any]) -> Iterator[StreamEvent]:
+        """Read parts of the content: some servers leave out the type of a text."""
+        parts = ({"text": part} if type(part) is str else part for part in content if part)
+        for is_kept, group in groupby(parts, lambda part: part.get("type") in _THINKING_PARTS):
+            several = list(group)
+            if is_kept:
+                at = self._text.pieces if len(self._parts) < _MOST_TURNS else max(self._parts)
+                self._parts.setdefault(at, KeptFields(frozenset())).keep({CONTENT: several})
+                if thinking := _thinking_in(several):
+                    yield ThinkingDelta(self._thinking.keep(thinking))
+                continue
+            for part in several:
+                if text := part.get("text"):
+                    yield TextDelta(self._text.keep(text))
+                elif text is None:
+                    self._unkept[str(part.get("type"))] = None
 
     def finish(self) -> Iterator[StreamEvent]:
         """The last events of the reply: tool calls have no end event of their own."""
@@ -424,8 +449,9 @@ class ReplyReader:
             has_answer=has_answer,
         )
         notes = [note]
-        kept = self._others, self._thoughts, self._calls
-        notes.append(left_out([name for each in kept for name in each.dropped]))
+        kept = self._others, self._thoughts, *self._parts.values()
+        dropped = [name for each in kept for name in each.dropped]
+        notes.append(left_out([*dropped, *self._calls.dropped, *self._unkept]))
         blocks: list[Block] = []
         if thinking:
             field = self._thinking_field
@@ -433,8 +459,12 @@ class ReplyReader:
             blocks.append(ThinkingBlock(thinking, extra=extra))
         if fields := self._thoughts.whole() | self._others.whole():
             blocks.append(OpaqueBlock(self._server.home, fields))
-        if text:
-            blocks.append(TextBlock(text))
+        begin = 0
+        for at, part in self._parts.items():
+            blocks += _text_blocks(self._text.joined(begin, at))
+            blocks.append(OpaqueBlock(self._server.home, part.whole()))
+            begin = at
+        blocks += _text_blocks(self._text.joined(begin))
         message = Message(Role.ASSISTANT, (*blocks, *self._called))
         if self._our_reason == "refusal":
             return Stopped("refusal", message, declined(self._reason, text, self._filters))
@@ -474,12 +504,16 @@ class ReplyReader:
         return Usage(prompt - cached - written, output, written, cached)
 
 
+def _text_blocks(text: str) -> tuple[TextBlock, ...]:
+    return (TextBlock(text),) if text else ()
+
+
 def _thinking_in(said: object) -> str:
     """The text of thinking in any shape; empty for one that has none."""
     match said:
-        case str(text) | {"text": str(text)} | {"thinking": str(text)}:
+        case str(text) | {"text": str(text)}:
             return text
-        case {"thinking": parts} | {"summary": parts}:
+        case {"thinking": parts} | {"summary": parts} | {"reasoning": parts} | {"content": parts}:
             return _thinking_in(parts)
         case [*parts]:
             return "".join(map(_thinking_in, parts))

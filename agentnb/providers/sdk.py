@@ -15,7 +15,7 @@ from agentnb.core.types import CompletionRequest, StreamEvent
 from agentnb.providers.client_pool import ClientPool, Settings
 from agentnb.providers.door import Door
 from agentnb.providers.error_mapping import ErrorMapping, Hints, unsendable_key
-from agentnb.providers.forms import REFUSED_THINKING, Asking, Complaint, Form
+from agentnb.providers.forms import CONTENT, REFUSED_THINKING, Asking, Complaint, Form
 from agentnb.providers.json_values import without_surrogates
 from agentnb.providers.lazy_import import LazyImport
 from agentnb.providers.reply import Reader, ReplyStream, replying
@@ -178,6 +178,8 @@ class SdkClient:
                     complaint = Complaint(error.status_code, _body_of(error))
                     parts = self.parts_sent(sent, asking.form, self.server)
                     if asking.try_another(complaint, parts):
+                        if CONTENT in parts and not asking.form.has(CONTENT):
+                            note = _FORGOTTEN
                         continue
                     if not (may_forget and REFUSED_THINKING.is_meant(complaint, home, sent)):
                         raise

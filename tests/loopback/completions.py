@@ -49,6 +49,9 @@ def prompt_tokens(body: Mapping[str, Any]) -> int:
 
 # -- what is accepted -------------------------------------------------------------------
 
+THINKS = "magistral"
+"""Begins the names of models whose API takes back thinking in the content, as Mistral's does."""
+
 
 def check_headers(headers: Mapping[str, str], keys: frozenset[str] | None) -> None:
     """Accept any key, or only those in `keys`."""
@@ -69,7 +72,7 @@ def check_body(body: Mapping[str, Any]) -> None:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise Refusal(400, "Invalid 'messages': empty array")
-    _check_messages(messages)
+    _check_messages(messages, thinks=str(body["model"]).startswith(THINKS))
 
 
 def _check_tools(tools: Sequence[Any]) -> None:
@@ -82,7 +85,7 @@ def _check_tools(tools: Sequence[Any]) -> None:
             need(isinstance(function.get("parameters"), dict), "Invalid 'function.parameters'")
 
 
-def _check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
+def _check_messages(messages: Sequence[Mapping[str, Any]], *, thinks: bool) -> None:
     open_calls: list[str] = []
     for index, message in enumerate(messages):
         role, content, where = message.get("role"), message.get("content"), f"messages[{index}]"
@@ -92,8 +95,11 @@ def _check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
         calls = message.get("tool_calls", [])
         if role == "user" and isinstance(content, list):
             _check_parts(content, f"{where}.content")
+        elif role == "assistant" and isinstance(content, list) and thinks:
+            _check_thoughts(content, f"{where}.content")
         else:
-            need(content is None or isinstance(content, str), f"Invalid type for '{where}.content'")
+            wrong = f"Invalid type for '{where}.content': expected a string, but got"
+            need(content is None or isinstance(content, str), f"{wrong} an array instead.")
         need(content or calls, f"Invalid type for '{where}.content': expected a string, got null")
         if role == "tool":
             answered = message.get("tool_call_id")
@@ -109,6 +115,16 @@ def _check_messages(messages: Sequence[Mapping[str, Any]]) -> None:
                 isinstance(call["function"]["arguments"], str), f"{where}: arguments are no string"
             )
     need(not open_calls, "'tool_call_id's did not have response messages")
+
+
+def _check_thoughts(parts: Sequence[Mapping[str, Any]], where: str) -> None:
+    for part in parts:
+        match part:
+            case {"type": "text", "text": str()}:
+                continue
+            case {"type": "thinking", "thinking": [{"type": "text", "text": str()}, *_]}:
+                continue
+        raise Refusal(400, f"Unknown content type in '{where}': {part.get('type')}")
 
 
 def _check_parts(parts: Sequence[Mapping[str, Any]], where: str) -> None:

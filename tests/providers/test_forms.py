@@ -483,6 +483,88 @@ def test_complaint_about_other_things_changes_nothing(said: object) -> None:
         assert after(Form(), Complaint(status, said), PARTS) == Form()
 
 
+# Thinking in the content, which the API of chat completions does not know.
+IN_CONTENT = [
+    # A list where a text belongs.
+    "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string",
+    "invalid message content type: []interface {}",
+    "messages[2]: invalid type: sequence, expected a string at line 1 column 312",
+    "messages[2]: invalid type: map, expected content part",
+    "messages[2].content: data did not match any variant of untagged enum MessageContent at line 1",
+    'can only concatenate str (not "list") to str',
+    "[{'type': 'thinking', 'thinking': 'Hm.'}] is not of type 'string' - 'messages.2.content'",
+    openai(
+        "Invalid type for 'messages[2].content': expected one of a string or null, but got an "
+        "array instead.",
+        param="messages[2].content",
+        code="invalid_type",
+    ),
+    "<400> InternalError.Algo.InvalidParameter: The content field is not str type: messages[2]",
+    "'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2.content' : "
+    "value must be a string)]",
+    # A type of parts that is not known.
+    openai(
+        "Invalid value: 'thinking'. Supported values are: 'text' and 'refusal'.",
+        param="messages[2].content[0].type",
+        code="invalid_value",
+    ),
+    "content type 'thinking' is not supported",
+    "Unknown part type: thinking",
+    'Failed to parse messages: Unsupported content part type: "thinking"; messages = [ {"a": 1} ]',
+    "Invalid content type: thinking. Supported: text, image_url",
+    "Invalid content type. Reasoning content is not supported in messages[2].",
+    "Content parts of type thinking are not supported by this model",
+    'Empty content part type: "thinking" is not allowed',
+    'Bad request: json: unknown content block type "reasoning"',
+    "unsupported content[].type",
+    "Invalid 'content': 'content' objects must have a 'type' field that is either 'text' or "
+    "'image_url'.",
+    "messages[2].content[0].type: unknown variant `thinking`, expected `text` at line 1 column 99",
+    "At body -> messages -> 2 -> content -> list -> 0 -> type: Input should be 'text'",
+    "Extra inputs are not permitted, field: 'messages[2].content[0].thinking', value: [{'a': 1}]",
+]
+
+# The content of other messages, what is missing there, and what is wanted back.
+OF_OTHER_CONTENT = [
+    "messages.1.content: Field required",
+    "'content' field is required and cannot be empty",
+    "messages.3.content: must contain a tool_result block for each tool_use block",
+    "messages.1.content: text content blocks must contain non-whitespace text",
+    "'messages.5' : for 'role:user' the following must be satisfied[('messages.5.content' : value "
+    "must be a string)]",
+    'Failed to parse messages: Unsupported content part type: "image_url"; messages = []',
+    openai("Invalid value: 'image_url'.", param="messages[5].content[0].type"),
+    "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string of 40 characters",
+    "messages.1.content.0: Invalid `signature` in `thinking` block",
+]
+WANTED_IN_CONTENT = [
+    "The `content[].thinking` in the thinking mode must be passed back to the API.",
+    "messages.47.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.",
+    "thinking is enabled but thinking content is missing in assistant tool call message at index 2",
+]
+
+
+@pytest.mark.parametrize("said", IN_CONTENT)
+def test_refusal_of_thinking_in_the_content_makes_it_a_text(said: object) -> None:
+    sent = [part for part in PARTS if part not in (NULL_CONTENT, UNSIGNED)]
+
+    assert after(Form(), Complaint(400, said), sent) == Form(frozenset({CONTENT}))
+
+
+@pytest.mark.parametrize("said", OF_OTHER_CONTENT)
+def test_complaint_about_other_content_changes_nothing(said: object) -> None:
+    text = Form(frozenset({CONTENT}))
+
+    assert after(Form(), Complaint(400, said), [CONTENT, NULL_CONTENT, TOOLS]) == Form()
+    assert after(text, Complaint(400, said), [NULL_CONTENT, TOOLS]) == text
+
+
+@pytest.mark.parametrize("said", WANTED_IN_CONTENT)
+def test_thinking_in_the_content_that_a_server_wants_is_put_back(said: str) -> None:
+    assert after(Form(), Complaint(400, said), [CONTENT]) == Form()
+    assert after(Form(frozenset({CONTENT})), Complaint(400, said), []) == Form()
+
+
 def test_content_in_parts_becomes_a_text_once_a_missing_one_is_no_longer_null() -> None:
     said = Complaint(400, "messages.1.content: Input should be a valid string")
     form = after(Form(), said, [NULL_CONTENT, CONTENT])
@@ -1187,6 +1269,40 @@ async def test_thinking_that_was_left_out_is_no_part_of_the_request(
             await ask("chat", conversation(kept))
 
         assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("with_text", [True, False])
+@pytest.mark.parametrize("model", ["magistral-small", "any"])
+async def test_thinking_in_the_content_that_is_refused_costs_one_request_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, model: str, with_text: bool
+) -> None:
+    """Beside calls alone, too: there the content was never null. Mistral's models take it."""
+    with serving(monkeypatch, lambda _: Reply(text="Hello.")) as server:
+        parts = [{"type": "thinking", "thinking": [words("Hm.")]}]
+        kept = OpaqueBlock(f"openai {server.url}/v1", {CONTENT: parts})
+        more = (TextBlock("Hi."),) if with_text else ()
+        messages = (
+            user_message("Say hello"),
+            Message(Role.ASSISTANT, (kept, *more, ToolUseBlock("a", "look", {}))),
+            Message(Role.USER, (ToolResultBlock("a", "seen"),)),
+        )
+        request = replace(HELLO, model=model, messages=messages)
+        notes = [(await told("chat", request)).note for _ in range(2)]
+        contents = [each.body["messages"][-2]["content"] for each in server.requests]
+
+    whole = [*parts, *([words("Hi.")] if with_text else [])]
+    if model == "any":
+        text = "Hi." if with_text else None
+        assert contents == [whole, text, text]
+        assert "left out from now on" in notes[0]
+    else:
+        assert contents == [whole, whole]
+        assert notes[0] == ""
+    assert notes[1] == ""
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 @pytest.mark.parametrize("field", ["thinking_blocks", "reasoning_details", "reasoning_opaque"])

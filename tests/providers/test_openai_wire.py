@@ -456,13 +456,16 @@ def test_content_in_parts_is_heard_as_thinking_and_text(thought: object) -> None
 
     assert events == [ThinkingDelta("Hm."), TextDelta("H"), TextDelta("i")]
     assert end is not None
-    thinking, kept, text = end.message.content
-    assert (thinking, text) == (ThinkingBlock("Hm."), TextBlock("Hi"))
-    assert isinstance(kept, OpaqueBlock)
     again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
-    (held,) = kept.data["content"]
-    content = [held, {"type": "text", "text": "Hi"}]
-    assert held["type"] == "thinking"
+    held = end.message.content[1]
+    assert isinstance(held, OpaqueBlock)
+    content = [
+        *held.data["content"],
+        {"type": "text", "text": "H"},
+        part("reference", [1]),
+        {"type": "text", "text": "i"},
+    ]
+    assert content[0]["type"] == "thinking"
     assert body_of(again)["messages"][-2] == {"role": "assistant", "content": content}
     without = body_of(again, USUAL.leaving_out(CONTENT))
     assert without["messages"][-2] == {"role": "assistant", "content": "Hi"}
@@ -493,6 +496,96 @@ def test_thinking_in_the_content_goes_back_as_it_came_with_its_signature() -> No
     said = body_of(again)["messages"][-1]
     assert said["content"] == [{"type": "reasoning", "summary": [summary]}]
     assert len(said["tool_calls"]) == 1
+
+
+def summed(text: str, signature: str = "") -> dict[str, Any]:
+    return {
+        "type": "reasoning",
+        "summary": [{"type": "summary_text", "text": text, "signature": signature}],
+    }
+
+
+def said_again(*content: Any) -> Any:
+    """What goes back of a reply that came as these contents."""
+    _, reader = read(*(choice({"content": each}) for each in content), STOP)
+    end = reader.stopped()
+    assert end is not None
+    again = replace(HELLO, messages=(*HELLO.messages, end.message))
+    return body_of(again)["messages"][-1]["content"]
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+SEALED_SUMMARY = {"type": "summary_encrypted_text", "data": "E"}
+THINKING_PART = {"type": "thinking", "thinking": "A", "signature": "S"}
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [THINKING_PART, words("x"), {**THINKING_PART, "thinking": "B"}],
+        [{"type": "thinking", "thinking": "A"}, words("x"), {"type": "thinking", "thinking": "B"}],
+        [words("x"), THINKING_PART, words("y")],
+        [summed("A", "S1"), summed("B", "S2"), words("x")],
+        [summed("A", "S1"), words("x"), summed("B", "S2"), words("y")],
+        [THINKING_PART, {"type": "redacted_thinking", "data": "R"}, words("x")],
+        [THINKING_PART, {"type": "reference", "reference_ids": [1]}, words("x")],
+        [{"type": "reasoning", "reasoning": "A"}, words("x")],
+    ],
+)
+def test_parts_of_a_content_keep_their_order_and_their_seals(parts: list[Any]) -> None:
+    assert said_again(parts) == parts
+    assert said_again(*([each] for each in parts)) == parts
+
+
+def test_sealed_text_continues_the_summary_before_it() -> None:
+    sealed = {"type": "reasoning", "summary": [SEALED_SUMMARY]}
+
+    whole = {"type": "reasoning", "summary": [*summed("A", "S")["summary"], SEALED_SUMMARY]}
+    assert said_again([summed("A", "S")], [sealed]) == [whole]
+
+
+def test_order_of_a_content_is_kept_up_to_a_limit() -> None:
+    many = [each for n in range(300) for each in (THINKING_PART, words(f"{n} "))]
+    back = said_again(many)
+
+    assert back[:190] == many[:190]
+    texts = "".join(each["text"] for each in back if each["type"] == "text")
+    assert texts == "".join(f"{n} " for n in range(300))
+    assert back.count(THINKING_PART) == 300
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"text": "Hello"}],
+        ["Hel", "lo"],
+        [None, words("Hello")],
+        words("Hello"),
+        [{"type": "output_text", "text": "Hello"}],
+        [{"type": None, "text": "Hello"}],
+        [words("Hello"), words("")],
+    ],
+)
+def test_text_is_read_whatever_its_part_is_called(content: Any) -> None:
+    events, reader = read(choice({"content": content}), STOP)
+    end = reader.stopped()
+
+    assert "".join(each.text for each in events if isinstance(each, TextDelta)) == "Hello"
+    assert end is not None
+    assert (end.message.content, end.note) == ((TextBlock("Hello"),), "")
+
+
+def test_part_of_an_unknown_kind_is_left_out_and_told() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    _, reader = read(choice({"content": [words("Hello"), picture]}), STOP)
+    end = reader.stopped()
+
+    assert end is not None
+    assert end.message.content == (TextBlock("Hello"),)
+    assert "image_url" in end.note
 
 
 def test_thinking_that_comes_under_both_names_is_heard_once() -> None:
@@ -623,7 +716,7 @@ def test_data_that_is_no_chunk_is_described_in_plain_words(data: str, words: str
         {"choices": [5]},
         choice("text"),
         choice({"content": 5}),
-        choice({"content": ["a"]}),
+        choice({"content": [5]}),
         choice({"tool_calls": 5}),
         choice({"function_call": 5}),
         calls(piece(5, "{}")),  # type: ignore[arg-type]
