@@ -213,7 +213,8 @@ _NEEDED = (
 """Says that a part was left out, not that it is refused."""
 _MISSED = (
     rf"{_NEEDED}|\brequires?\b|\bcan ?not be (?:omitted|empty|left out)|\bmust define\b"
-    r"|\bwithout\b.{0,30}\bspecified\b|\bpass(?:ed)? back\b|\bplease pass\b|(?:^|: )expected\b"
+    r"|\bwithout\b.{0,30}\bspecified\b|\bpass(?:ed)? back\b|\bplease (?:pass|include)\b|^expected\b"
+    r"|: expected .thinking\b|\bmust (?:be|begin with|start with)(?: a)? (?:thinking|reasoning)\b"
 )
 """The same, of a part that is known to be left out."""
 _LIST = re.compile(
@@ -267,19 +268,25 @@ def _thinking_block(types: str) -> str:
     """Matches what a message holds: a request may also have a field `thinking`."""
     quoted = rf"['\"`]{types}['\"`]"
     return (
-        rf"\b(?:block|part|chunk|content|type)s?(?: type| of type)?:? ['\"`]?{types}\b"
-        rf"|\b{types}['\"`]? (?:content|block|part|chunk)s?\b"
-        rf"|\btag {quoted}|\bmessages[.\[]\d.*{quoted}|\bcontent[.\[]\S*\b{types}\b"
+        rf"\bblock(?:s| type)?:? ['\"`]?{types}\b|\b{types}['\"`]? (?:content )?blocks?\b"
+        rf"|\btag {quoted}|\bmessages[.\[]\d.*{quoted}"
     )
 
 
 _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
-_OF_THINKING = _thinking_block("(?:thinking|reasoning)")
+_THINKING = "(?:thinking|reasoning)"
+_THINKING_PART = (
+    rf"{_thinking_block(_THINKING)}|\b{_THINKING}['\"`]? (?:content|part|chunk)s?\b"
+    rf"|\btypes?:? ['\"`]?{_THINKING}\b"
+    rf"|\bcontent\[\d*\]\.{_THINKING}(?![\w.\[])"
+)
 _NO_LIST = (
     rf"{_NO_STRING}|\bunmarshal array\b|\bnot (?:of type ['\"]str|str type)|\bgot an array\b"
-    r"|\bany variant\b|\binterface \{\}|\binvalid type: (?:map|sequence)\b"
+    r"|\bany variant\b|\binterface \{\}"
 )
-_OF_TEXT = r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b"
+_OF_TEXT = (
+    r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b|\brole:user\b|\btools?\b|\btool.result"
+)
 _OF_BLOCK = rf"{_OTHERWISE}|\bcache_control\b"
 
 _TABLE = (
@@ -347,7 +354,7 @@ _TABLE = (
         NULL_CONTENT,
         r"\bcontent\b|\bNoneType\b|\bNullValue\b",
         rf"{_NO_STRING}|\bNoneType\b|\bnull(?:value)?\b|<nil>|\bNone is not of type\b",
-        unless=rf"{_OF_TEXT}|\brole:user\b|\bgot an array\b",
+        unless=rf"{_OF_TEXT}|\bgot an array\b",
     ),
     _Row(
         CALL_IDS,
@@ -370,16 +377,18 @@ _TABLE = (
     ),
     _Row(
         CONTENT,
-        rf"{_OF_THINKING}|\bcontent\[\d*\]\.type$|\bcontent\b.*\btype: input should be\b",
-        rf"{_UNKNOWN}|\binvalid\b|\b(?:should|must) be\b",
-        unless=rf"{_OF_BLOCK}|\bsignature\b",
+        rf"{_THINKING_PART}|\bcontent\[\d*\]\.type$",
+        rf"{_UNKNOWN}|\binvalid (?:value|(?:content |part )*type)\b",
+        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b",
     ),
-    _Row(CONTENT, r"\bcontent\b.*\btype\b", r"\beither .text\b", unless=r"(?!)"),
+    _Row(CONTENT, r"\bcontent\W+(?:list\S*\W+)?\d+\W+type: ", r"\bshould be .text.(?!,| or)"),
+    _Row(CONTENT, r"\bcontent\b.{0,40}\btype\b", r"\beither .text\b", unless=r"(?!)"),
+    _Row(CONTENT, r"\bmessages\[\d+\]: invalid type: (?:map|sequence)\b", r""),
     _Row(
         CONTENT,
-        r"\bcontent\b|\bmessages[.\[]\d+\]?(?![\w.\[\]])",
+        r"\bcontent\b",
         _NO_LIST,
-        unless=rf"{_OF_TEXT}|\brole:user\b",
+        unless=_OF_TEXT,
     ),
     _Row(CONTENT, r"\bconcatenate str\b", r"\blist\b"),
     *(
@@ -397,7 +406,8 @@ _TABLE = (
 _MISSED_AS = {
     TOOLS: rf"{_name(TOOLS)}|\bdefine tools\b|\btoolConfig\b",
     UNSIGNED: _name("thinking"),
-    CONTENT: rf"{_OF_THINKING}|\bcontent\b.*\b(?:thinking|reasoning)\b",
+    CONTENT: rf"\b{_THINKING}['\"`]? (?:content|block|part|chunk)s?\b|\bcontent\[\]\.{_THINKING}\b"
+    r"|: expected .thinking\b",
 }
 """What names a part that is missed, where that is not its own name."""
 

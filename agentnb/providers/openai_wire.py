@@ -177,7 +177,7 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
                 if isinstance(thoughts := kept.get(CONTENT), list):
                     parts, has_thoughts = [*parts, *thoughts], True
                 param = {**kept, **param}
-            case TextBlock(said) if said.strip():
+            case TextBlock(said) if said:
                 parts.append({"type": "text", "text": said})
             case ToolUseBlock():
                 calls.append(_call_param(block, form, home))
@@ -280,7 +280,7 @@ _READ_FIELDS = frozenset(
 """Fields of a delta that are not kept to be sent back."""
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Servers use either name, or both."""
-_THINKING_PARTS = ("thinking", "reasoning", "redacted_thinking", "reference")
+_THINKING_PARTS = ("thinking", "reasoning", "redacted_thinking")
 """Types of parts of a content, as of Mistral and Databricks: they take them back as they came."""
 _MOST_TURNS = 100
 """How often such parts and text may take turns and keep their order."""
@@ -410,15 +410,19 @@ class ReplyReader:
         for is_kept, group in groupby(parts, lambda part: part.get("type") in _THINKING_PARTS):
             several = list(group)
             if is_kept:
-                at = self._text.pieces if len(self._parts) < _MOST_TURNS else max(self._parts)
+                thinking = _thinking_in(several)
+                # A signature alone belongs to the thinking before it.
+                is_rest = not thinking and several[0]["type"] != "redacted_thinking"
+                is_rest = bool(self._parts) and (is_rest or len(self._parts) >= _MOST_TURNS)
+                at = max(self._parts) if is_rest else self._text.pieces
                 self._parts.setdefault(at, KeptFields(frozenset())).keep({CONTENT: several})
-                if thinking := _thinking_in(several):
+                if thinking:
                     yield ThinkingDelta(self._thinking.keep(thinking))
                 continue
             for part in several:
                 if text := part.get("text"):
                     yield TextDelta(self._text.keep(text))
-                elif text is None:
+                elif "text" not in part:
                     self._unkept[str(part.get("type"))] = None
 
     def finish(self) -> Iterator[StreamEvent]:

@@ -178,7 +178,7 @@ class SdkClient:
                     complaint = Complaint(error.status_code, _body_of(error))
                     parts = self.parts_sent(sent, asking.form, self.server)
                     if asking.try_another(complaint, parts):
-                        if CONTENT in parts and not asking.form.has(CONTENT):
+                        if complaint.teaches and CONTENT in parts and not asking.form.has(CONTENT):
                             note = _FORGOTTEN
                         continue
                     if not (may_forget and REFUSED_THINKING.is_meant(complaint, home, sent)):

@@ -406,6 +406,11 @@ OTHERS = [
     "System messages are only supported at the start of the conversation",
     "The system message must not be empty: not supported",
     "The system prompt is too long, which is not supported",
+    # Something else than thinking, though its name stands there.
+    "messages.1.content.0.thinking.estimated_tokens: Extra inputs are not permitted",
+    "tools.0.input_schema.properties.content.thinking: unsupported keyword",
+    "Image content: thinking models do not support images",
+    "Document content part 'thinking.pdf' is not supported",
     # Something is missing.
     "thinking is enabled but reasoning_content is missing in assistant tool call message 2",
     "The `reasoning_content` in the thinking mode must be passed back to the API.",
@@ -520,7 +525,11 @@ IN_CONTENT = [
     "Invalid 'content': 'content' objects must have a 'type' field that is either 'text' or "
     "'image_url'.",
     "messages[2].content[0].type: unknown variant `thinking`, expected `text` at line 1 column 99",
-    "At body -> messages -> 2 -> content -> list -> 0 -> type: Input should be 'text'",
+    openai(
+        "[\"At body -> messages -> 2 -> content -> list -> 0 -> type: Input should be 'text'\"]",
+        code="bad_request",
+    ),
+    "body.messages.2.assistant.content.0.type: Input should be 'text'",
     "Extra inputs are not permitted, field: 'messages[2].content[0].thinking', value: [{'a': 1}]",
 ]
 
@@ -536,8 +545,32 @@ OF_OTHER_CONTENT = [
     openai("Invalid value: 'image_url'.", param="messages[5].content[0].type"),
     "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string of 40 characters",
     "messages.1.content.0: Invalid `signature` in `thinking` block",
+    # Of a table or a file that the person gave, of a tool's schema, of a filter.
+    "messages.4.content.0.type: Input should be 'text', 'image_url' or 'thinking'",
+    "messages.0.content.1.image.source.type: Input should be 'base64'",
+    "tools[0].function.parameters.properties.content.type: Input should be 'string'",
+    "json: cannot unmarshal array into Go struct field tools.function.parameters.properties."
+    "content.type of type string",
+    "messages.4.content.0.tool_result.content.0.type: Input should be 'text' or 'image'",
+    "Tool result content must be a string",
+    "messages[4] should be a valid string",
+    "messages[0]: data did not match any variant of untagged enum ChatCompletionRequestMessage",
+    "The model's reasoning content was filtered: not allowed by policy",
+    # Of the thinking of one conversation.
+    "Invalid thinking block in messages[1]: it belongs to a different conversation",
+    "The thinking block is invalid or expired",
+    "messages.1.content.0: Invalid thinking block: could not verify",
+    "messages.1.content.0: thinking blocks must be unmodified",
+    # Of content that must be there.
+    "The content field is required for reasoning models.",
+    "tool_result content must be included directly after tool_use when thinking is enabled",
+    "messages.3.content.0.type: Expected `text`, `image_url` or `thinking`, but found `file`",
+    "messages.3.user.content.1.thinking: Field required",
 ]
 WANTED_IN_CONTENT = [
+    "The first content block must be a thinking block when thinking is enabled",
+    "a final assistant message must start with a thinking block",
+    "Reasoning content of the earlier turns must be sent back, please include the thinking blocks",
     "The `content[].thinking` in the thinking mode must be passed back to the API.",
     "messages.47.content.0.type: Expected `thinking` or `redacted_thinking`, but found `text`.",
     "thinking is enabled but thinking content is missing in assistant tool call message at index 2",

@@ -459,12 +459,7 @@ def test_content_in_parts_is_heard_as_thinking_and_text(thought: object) -> None
     again = replace(HELLO, messages=(*HELLO.messages, end.message, user_message("And?")))
     held = end.message.content[1]
     assert isinstance(held, OpaqueBlock)
-    content = [
-        *held.data["content"],
-        {"type": "text", "text": "H"},
-        part("reference", [1]),
-        {"type": "text", "text": "i"},
-    ]
+    content = [*held.data["content"], {"type": "text", "text": "Hi"}]
     assert content[0]["type"] == "thinking"
     assert body_of(again)["messages"][-2] == {"role": "assistant", "content": content}
     without = body_of(again, USUAL.leaving_out(CONTENT))
@@ -531,13 +526,23 @@ THINKING_PART = {"type": "thinking", "thinking": "A", "signature": "S"}
         [summed("A", "S1"), summed("B", "S2"), words("x")],
         [summed("A", "S1"), words("x"), summed("B", "S2"), words("y")],
         [THINKING_PART, {"type": "redacted_thinking", "data": "R"}, words("x")],
-        [THINKING_PART, {"type": "reference", "reference_ids": [1]}, words("x")],
+        [THINKING_PART, words("x"), {"type": "redacted_thinking", "data": "R"}, words("y")],
+        [THINKING_PART, words("Hi"), {"type": "thinking", "thinking": "B"}, words(" \n")],
         [{"type": "reasoning", "reasoning": "A"}, words("x")],
     ],
 )
 def test_parts_of_a_content_keep_their_order_and_their_seals(parts: list[Any]) -> None:
     assert said_again(parts) == parts
     assert said_again(*([each] for each in parts)) == parts
+
+
+def test_signature_that_comes_after_the_text_belongs_to_the_thinking_before_it() -> None:
+    thought, seal = {"type": "thinking", "thinking": "A"}, {"type": "thinking", "signature": "S"}
+
+    assert said_again([thought], "Hi", [{**seal, "thinking": ""}]) == [
+        {**thought, "signature": "S"},
+        words("Hi"),
+    ]
 
 
 def test_sealed_text_continues_the_summary_before_it() -> None:
@@ -566,7 +571,7 @@ def test_order_of_a_content_is_kept_up_to_a_limit() -> None:
         words("Hello"),
         [{"type": "output_text", "text": "Hello"}],
         [{"type": None, "text": "Hello"}],
-        [words("Hello"), words("")],
+        [words("Hello"), words(""), {"type": "text", "text": None}],
     ],
 )
 def test_text_is_read_whatever_its_part_is_called(content: Any) -> None:
@@ -578,14 +583,20 @@ def test_text_is_read_whatever_its_part_is_called(content: Any) -> None:
     assert (end.message.content, end.note) == ((TextBlock("Hello"),), "")
 
 
-def test_part_of_an_unknown_kind_is_left_out_and_told() -> None:
-    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
-    _, reader = read(choice({"content": [words("Hello"), picture]}), STOP)
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "data:,"}},
+        {"type": "reference", "reference_ids": [1]},
+    ],
+)
+def test_part_of_an_unknown_kind_is_left_out_and_told(part: dict[str, Any]) -> None:
+    _, reader = read(choice({"content": [words("Hello"), part]}), STOP)
     end = reader.stopped()
 
     assert end is not None
     assert end.message.content == (TextBlock("Hello"),)
-    assert "image_url" in end.note
+    assert part["type"] in end.note
 
 
 def test_thinking_that_comes_under_both_names_is_heard_once() -> None:
