@@ -561,6 +561,7 @@ OF_OTHER_CONTENT = [
     "The thinking block is invalid or expired",
     "messages.1.content.0: Invalid thinking block: could not verify",
     "messages.1.content.0: thinking blocks must be unmodified",
+    "messages.1.content.0: unrecognized signature of a thinking block",
     # Of content that must be there.
     "The content field is required for reasoning models.",
     "tool_result content must be included directly after tool_use when thinking is enabled",
@@ -603,6 +604,24 @@ def test_content_in_parts_becomes_a_text_once_a_missing_one_is_no_longer_null() 
     form = after(Form(), said, [NULL_CONTENT, CONTENT])
 
     assert after(form, said, [CONTENT]) == Form(frozenset({NULL_CONTENT, CONTENT}))
+
+
+def test_array_where_a_text_belongs_is_not_what_is_missing() -> None:
+    said = "Invalid type for 'messages[2].content': expected a string or null, but got an array"
+
+    form = after(Form(), Complaint(400, said), [NULL_CONTENT, CONTENT])
+    assert form == Form(frozenset({CONTENT}))
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_content_beside_calls_is_null_only_where_nothing_else_stands_there(is_kept: bool) -> None:
+    home = Server("openai http://localhost/v1")
+    kept = OpaqueBlock(home.home, {CONTENT: [{"type": "thinking", "thinking": "Hm."}]})
+    said = Message(Role.ASSISTANT, (kept, ToolUseBlock("a", "look", {}))[0 if is_kept else 1 :])
+    request = replace(HELLO, messages=(user_message("Say hello"), said))
+
+    sent = openai_wire.parts_sent(request, openai_wire.USUAL, home)
+    assert (NULL_CONTENT in sent, CONTENT in sent) == (not is_kept, is_kept)
 
 
 def test_error_of_a_server_must_quote_a_name() -> None:
@@ -1332,6 +1351,22 @@ async def test_thinking_in_the_content_that_is_refused_costs_one_request_and_is_
         assert contents == [whole, whole]
         assert notes[0] == ""
     assert notes[1] == ""
+
+
+async def test_error_of_a_server_takes_thinking_away_for_one_call_and_no_note_says_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed = Reply(status=500, message="unsupported content[].type: thinking")
+    replies = [failed, Reply(text="Hello."), Reply(text="Hello.")]
+    with serving(monkeypatch, lambda _: replies.pop(0)) as server:
+        parts = [{"type": "thinking", "thinking": [words("Hm.")]}]
+        kept = OpaqueBlock(f"openai {server.url}/v1", {CONTENT: parts})
+        request = replace(conversation(kept), model="magistral-small")
+        notes = [(await told("chat", request)).note for _ in range(2)]
+        sent = ["Hm." in str(each.body) for each in server.requests]
+
+    assert sent == [True, False, True]
+    assert notes == ["", ""]
 
 
 def words(text: str) -> dict[str, Any]:

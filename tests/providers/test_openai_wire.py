@@ -18,6 +18,7 @@ from agentnb.core.types import (
     Message,
     OpaqueBlock,
     Role,
+    Stopped,
     StreamEvent,
     TextBlock,
     TextDelta,
@@ -500,12 +501,17 @@ def summed(text: str, signature: str = "") -> dict[str, Any]:
     }
 
 
-def said_again(*content: Any) -> Any:
-    """What goes back of a reply that came as these contents."""
+def stop_of(*content: Any) -> Stopped:
+    """The end of a reply that came as these contents."""
     _, reader = read(*(choice({"content": each}) for each in content), STOP)
     end = reader.stopped()
     assert end is not None
-    again = replace(HELLO, messages=(*HELLO.messages, end.message))
+    return end
+
+
+def said_again(*content: Any) -> Any:
+    """What goes back of it."""
+    again = replace(HELLO, messages=(*HELLO.messages, stop_of(*content).message))
     return body_of(again)["messages"][-1]["content"]
 
 
@@ -545,6 +551,31 @@ def test_signature_that_comes_after_the_text_belongs_to_the_thinking_before_it()
     ]
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "reasoning", "reasoning": "Hm."},
+        {"type": "reasoning", "text": "Hm."},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        summed("Hm."),
+        {"type": "thinking", "thinking": [words("H"), "m."]},
+    ],
+)
+def test_thinking_in_a_part_is_heard_in_any_shape(part: dict[str, Any]) -> None:
+    events, _ = read(choice({"content": [part]}), STOP)
+
+    assert events == [ThinkingDelta("Hm.")]
+
+
+def test_part_of_a_content_that_is_too_large_is_left_out_and_told() -> None:
+    half = {"type": "thinking", "thinking": "x" * 3 * 2**20}
+
+    end = stop_of([half], [half], "Hi")
+    assert end.message.content[-1] == TextBlock("Hi")
+    assert "content" in end.note
+    assert said_again([half], [half], "Hi") == "Hi"
+
+
 def test_sealed_text_continues_the_summary_before_it() -> None:
     sealed = {"type": "reasoning", "summary": [SEALED_SUMMARY]}
 
@@ -557,6 +588,7 @@ def test_order_of_a_content_is_kept_up_to_a_limit() -> None:
     back = said_again(many)
 
     assert back[:190] == many[:190]
+    assert len(stop_of(many).message.content) < 210
     texts = "".join(each["text"] for each in back if each["type"] == "text")
     assert texts == "".join(f"{n} " for n in range(300))
     assert back.count(THINKING_PART) == 300
