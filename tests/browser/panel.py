@@ -67,6 +67,11 @@ class Panel:
         """The button with this text."""
         return self.place.locator("button", has_text=re.compile(rf"^\s*{re.escape(name)}\s*$"))
 
+    def focus(self, control: Locator) -> None:
+        """Focus a control once it is offered: a hidden one takes no focus, and says nothing."""
+        expect(control).to_be_visible()
+        control.focus()
+
     # -- the tree -----------------------------------------------------------------------------
 
     @property

@@ -46,7 +46,7 @@ def test_slider_and_number_change_the_running_request_and_each_other(desk: Desk)
         panel.number.press("Enter")
         expect(panel.bar).to_have_attribute("aria-valuetext", re.compile("of 70,000 tokens"))
         expect(panel.slider).to_have_attribute("aria-valuenow", "70000.0")
-        panel.slider.focus()
+        panel.focus(panel.slider)
         panel.slider.press("ArrowRight")
         expect(panel.number).not_to_have_value("70000")
         raised = int(panel.number.input_value())
@@ -117,7 +117,7 @@ def test_end_key_goes_to_the_end_that_the_slider_has_now(desk: Desk) -> None:
         expect(panel.slider).not_to_have_attribute("aria-valuemax", f"{first_end}.0")
         end = int(float(panel.slider.get_attribute("aria-valuemax") or 0))
 
-        panel.slider.focus()
+        panel.focus(panel.slider)
         panel.slider.press("End")
 
         expect(panel.bar).to_have_attribute("aria-valuetext", re.compile(f"of {end:,} tokens"))
@@ -147,7 +147,7 @@ def test_both_end_at_the_ceiling_that_a_teacher_set(desk: Desk) -> None:
         panel.number.press("Enter")
         expect(panel.bar).to_have_attribute("aria-valuetext", re.compile("of 60,000 tokens"))
         expect(panel.number).to_have_value("60000")
-        panel.slider.focus()
+        panel.focus(panel.slider)
         panel.slider.press("End")
         door.open()
         notebook.wait(2)
@@ -201,7 +201,7 @@ def test_raising_the_budget_is_an_answer_too(desk: Desk, control: str) -> None:
     notebook, panel = asked(desk)
 
     if control == "slider":
-        panel.slider.focus()
+        panel.focus(panel.slider)
         panel.slider.press("End")
     else:
         panel.number.fill("300000")

@@ -195,7 +195,7 @@ await run
     notebook, panel = started(desk, server, cell)
 
     handle = panel.slider  # the tree beside it gives it its name
-    handle.focus()
+    panel.focus(handle)
     handle.press("PageUp")
     panel.button("Cancel run").click()
     server.wait_closed(3)

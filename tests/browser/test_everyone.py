@@ -45,6 +45,9 @@ def started(desk: Desk, door: Door) -> tuple[Notebook, Panel]:
     door.wait_for_knock()
     panel = Panel(notebook.output(1))
     panel.expect_statuses(root="running", _1="running", _2="completed", _3="failed")
+    # Offered once the kernel has answered.
+    for control in (panel.slider, panel.number):
+        expect(control).to_be_visible()
     return notebook, panel
 
 
@@ -138,7 +141,7 @@ def with_forced_colours(page: Page, check: Callable[[], None]) -> None:
 
 def expect_question_is_seen(panel: Panel) -> None:
     """Expect borders around its buttons, and a ring around the focused one."""
-    panel.number.focus()
+    panel.focus(panel.number)
     for name in ("Continue", "Stop"):
         button = panel.button(name)
         expect(button).to_have_css("border-top-style", "solid")
@@ -166,7 +169,7 @@ def test_slider_and_number_alone_have_names_and_the_number_answers_what_is_typed
 
         assert notebook.page.get_by_role("tree").count() == 0
         expect(controls.slider).to_have_accessible_name("Budget in tokens")
-        controls.number.focus()
+        controls.focus(controls.number)
         for typed, answer in {
             "1.5e5": "1.5e5 is 150,000 tokens.",
             "200.000": "can be read as 200 or as 200,000 tokens",
@@ -223,7 +226,7 @@ def test_tab_key_reaches_every_control_and_an_agent_is_cancelled_without_a_mouse
     notebook, panel = started(desk, door)
     keyboard = notebook.page.keyboard
 
-    panel.button("Cancel run").focus()
+    panel.focus(panel.button("Cancel run"))
     reached = [focused(notebook.page)]
     for _ in range(40):
         keyboard.press("Tab")

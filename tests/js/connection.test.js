@@ -6,10 +6,10 @@ import { Store } from "../../agentnb/views/static/store.js";
 import { HandClock } from "./clock.js";
 import { fakeModel } from "./page/fake_model.js";
 
-function linked({ snapshot = frame(1, null), hearsEnd = true } = {}) {
+function linked({ snapshot = frame(1, null), hearsEnd = true, isBusy } = {}) {
   const model = fakeModel({ snapshot });
   const clock = new HandClock();
-  const connection = new Connection(model.proxy(), new Store(), clock, { hearsEnd });
+  const connection = new Connection(model.proxy(), new Store(), clock, { hearsEnd, isBusy });
   return { model, clock, connection };
 }
 
@@ -36,6 +36,11 @@ function view(id = "v") {
     alive: () => heard.push("alive"),
     closed: (how) => heard.push(how),
   };
+}
+
+/** A kernel that has nothing new answers each question whether it has. */
+function answers(model) {
+  model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
 }
 
 const types = (model) => model.sent.map(({ type }) => type);
@@ -241,6 +246,7 @@ for (const [what, spoken] of [
       clock.pass(afterMs);
 
       spoken(model);
+      answers(model);
 
       assert.equal(connection.isAlive, true);
       assert.equal(connection.isClosed, false);
@@ -263,7 +269,7 @@ for (const done of [false, true]) {
     const one = view();
     connection.join(one);
     model.tell(frame(2, null, { done }));
-    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    answers(model);
     clock.pass(60_000);
     assert.equal(connection.isAlive, true);
 
@@ -274,19 +280,40 @@ for (const done of [false, true]) {
     assert.equal(connection.isAlive, false);
     assert.equal(connection.store.time(clock.now()), connection.store.time(clock.now() + 2_000));
 
-    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    answers(model);
     clock.pass(20_000);
     assert.equal(one.heard.at(-1), "alive");
     assert.equal(connection.isAlive, true);
   });
 }
 
-test("where a front end says that its kernel is lost, a silent one is only busy", () => {
-  const { model, clock, connection } = linked();
+test("a kernel that is silent since it is busy is not lost, one that is idle is", () => {
+  let isBusy = true;
+  const { model, clock, connection } = linked({ isBusy: () => isBusy });
+  const one = view();
+  connection.join(one);
+  model.tell(frame(2));
+  clock.pass(600_000);
+  assert.equal(connection.isAlive, true);
+
+  // Restarted from another page: nothing says so here.
+  isBusy = false;
+  clock.pass(25_000);
+  assert.equal(connection.isAlive, false);
+  assert.deepEqual(one.heard.at(-1), { wasDone: false, isSilent: true, wasAlive: true });
+
+  model.tell(frame(3));
+  assert.equal(connection.isAlive, true);
+});
+
+test("a kernel that becomes busy while its answer is awaited is not lost", () => {
+  let isBusy = false;
+  const { model, clock, connection } = linked({ isBusy: () => isBusy });
   connection.join(view());
   model.tell(frame(2));
-
-  clock.pass(600_000);
+  clock.pass(6_000);
+  isBusy = true;
+  clock.pass(60_000);
 
   assert.equal(connection.isAlive, true);
 });
@@ -301,16 +328,19 @@ for (const done of [false, true]) {
     connection.lost();
     clock.pass(4_999);
     connection.lost();
+    answers(model);
     model.tell({ type: "newest" });
     clock.pass(60_000);
     assert.equal(connection.isAlive, true);
 
+    model.answer = () => {};
+    clock.pass(5_100); // one question is open already
     connection.lost();
     clock.pass(5_000);
     assert.deepEqual(one.heard.at(-1), { wasDone: done, isSilent: true, wasAlive: true });
     connection.lost();
     assert.equal(one.heard.filter((word) => word.isSilent).length, 1);
-    model.answer = ({ type }) => type === "sync" && model.tell({ type: "newest" });
+    answers(model);
     connection.found();
     assert.equal(one.heard.at(-1), "alive");
     assert.equal(connection.isAlive, true);

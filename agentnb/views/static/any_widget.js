@@ -34,8 +34,9 @@ export function connectTo(model, store) {
     setTimeout: (...settings) => setTimeout(...settings),
     clearTimeout: (timer) => clearTimeout(timer),
   };
-  const hearsEnd = Boolean(model.widget_manager?.kernel?.statusChanged);
-  return new Connection(model, store, clock, { hearsEnd });
+  const kernel = model.widget_manager?.kernel;
+  const hearsEnd = Boolean(kernel?.statusChanged);
+  return new Connection(model, store, clock, { hearsEnd, isBusy: () => kernel?.status === "busy" });
 }
 
 /** Returns the widget of one model: one connection, and any number of views. */

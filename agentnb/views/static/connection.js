@@ -5,7 +5,8 @@ const RESEND_MS = 2_000;
 const SYNC_MS = 5_000;
 // A saved page has no kernel, and nothing says so: the first message gets no answer.
 const ANSWER_MS = 5_000;
-// Where the front end does not say that its kernel is lost, silence does. A busy kernel is silent, too.
+// Silence says that a kernel is lost, as one that was restarted from another page. A busy one is silent,
+// too, where the front end says that it is busy.
 const SILENT_MS = 20_000;
 
 export class Connection {
@@ -13,10 +14,12 @@ export class Connection {
   #store;
   #clock;
   #hearsEnd;
+  #isBusy;
   #views = new Set();
   #resendTimer = null;
   #syncTimer = null;
   #answerTimer = null;
+  #answerBy = 0;
   #open = true;
   #hasAnswered = false;
   #how = null;
@@ -25,13 +28,14 @@ export class Connection {
 
   /**
    * `clock` has `now()` in ms, `setTimeout` and `clearTimeout`; `hearsEnd` is whether the front end
-   * says that the kernel is lost.
+   * says that the kernel is lost, `isBusy()` whether it says that the kernel is busy now.
    */
-  constructor(model, store, clock, { hearsEnd = true } = {}) {
+  constructor(model, store, clock, { hearsEnd = true, isBusy = () => false } = {}) {
     this.#model = model;
     this.#store = store;
     this.#clock = clock;
     this.#hearsEnd = hearsEnd;
+    this.#isBusy = isBusy;
     this.take(model.get("snapshot"));
     model.on("change:snapshot", () => {
       this.#answered();
@@ -110,7 +114,7 @@ export class Connection {
 
   /** The page has lost the way to its kernel, which may come back: silence tells. */
   lost() {
-    if (this.#open && this.#answerTimer === null && !this.isClosed) this.#waitForAnswer(ANSWER_MS);
+    if (this.#open && !this.isClosed) this.#waitForAnswer(ANSWER_MS);
   }
 
   /** There is a way again: ask at once. */
@@ -137,10 +141,15 @@ export class Connection {
     this.#watchSilence();
   }
 
+  // A later deadline does not replace an earlier one.
   #waitForAnswer(ms) {
+    const by = this.#clock.now() + ms;
+    if (this.#answerTimer !== null && by >= this.#answerBy) return;
+    this.#answerBy = by;
     this.#clock.clearTimeout(this.#answerTimer);
     this.#answerTimer = this.#clock.setTimeout(() => {
       this.#answerTimer = null;
+      if (this.isAlive && this.#isBusy()) return;
       this.#standStill({ isSilent: true });
     }, ms);
   }
@@ -174,9 +183,8 @@ export class Connection {
     const isOver = this.#store.done && (this.#hearsEnd || !this.#hasAnswered);
     if (isOver || !this.#views.size || !this.#open) return;
     const sync = () => {
+      if (this.isAlive && !this.#isBusy()) this.#waitForAnswer(SILENT_MS);
       this.send({ type: "sync", seq: this.#store.seq });
-      const isWaiting = this.#answerTimer !== null || !this.isAlive;
-      if (!this.#hearsEnd && !isWaiting) this.#waitForAnswer(SILENT_MS);
       this.#watchSilence();
     };
     // A kernel that is only busy answers the first of these.
