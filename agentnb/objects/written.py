@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from enum import Enum
 from pprint import PrettyPrinter
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 from agentnb.objects.short import without_addresses
@@ -33,8 +34,9 @@ _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
 def written(value: object) -> str:
     """The `str` of a value, with sets in the order of their texts and without memory addresses.
 
-    Both are found in the containers of Python, those derived from them, dataclasses, attrs classes
-    and pydantic models; a class with its own `repr` is as that has it. A text is never changed.
+    Both are found in the containers of Python, those derived from them, namespaces, enums,
+    dataclasses, attrs classes and pydantic models; a class with its own `repr` is as that has it. A
+    text is never changed.
     """
     kind = type(value)
     if isinstance(value, str):
@@ -50,7 +52,7 @@ class _Steady(PrettyPrinter):
     def format(
         self, value: Any, context: dict[int, int], maxlevels: int, level: int
     ) -> tuple[str, bool, bool]:
-        kind = type(value)
+        kind: Any = type(value)
         if id(value) in context:
             return _WITHIN_ITSELF.get(kind.__repr__, "..."), False, True
         if kind.__repr__ in _PLAIN or isinstance(value, str):
@@ -67,6 +69,12 @@ class _Steady(PrettyPrinter):
             text = inner if inner and kind is set else f"{kind.__name__}({inner})"
         elif arguments := _ARGUMENTS.get(kind.__repr__):
             text = f"{kind.__name__}({', '.join(map(text_of, arguments(value)))})"
+        elif kind.__repr__ is SimpleNamespace.__repr__:
+            pairs = (f"{name}={text_of(each)}" for name, each in vars(value).items())
+            name = "namespace" if kind is SimpleNamespace else kind.__name__
+            text = f"{name}({', '.join(pairs)})"
+        elif kind.__repr__ is Enum.__repr__ and kind._value_repr_ in (None, repr):
+            text = f"<{kind.__name__}.{value.name}: {text_of(value.value)}>"
         elif names := _fields_of(kind):
             pairs = (f"{name}={text_of(getattr(value, name))}" for name in names)
             text = f"{kind.__qualname__}({', '.join(pairs)})"

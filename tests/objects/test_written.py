@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
-from types import MappingProxyType
+from enum import Enum, Flag, IntEnum, auto
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import attrs
@@ -63,6 +64,22 @@ class OwnWords(list[set[int]]):
         return "my own words"
 
 
+class OwnSpace(SimpleNamespace): ...
+
+
+class Kind(Enum):
+    BOTH = SET
+
+
+class Level(IntEnum):
+    LOW = 1
+
+
+class Mark(Flag):
+    A = auto()
+    B = auto()
+
+
 class Thing:
     pass
 
@@ -99,6 +116,9 @@ def endless() -> list[Any]:
         (deque([SET]), "deque([{1, 8}])"),
         (deque(), "deque([])"),
         (ChainMap({"a": SET}, {}), "ChainMap({'a': {1, 8}}, {})"),
+        (SimpleNamespace(a=SET, b=1), "namespace(a={1, 8}, b=1)"),
+        (OwnSpace(a=[SET]), "OwnSpace(a=[{1, 8}])"),
+        ([Kind.BOTH], "[<Kind.BOTH: {1, 8}>]"),
         (UserDict(a=SET), "{'a': {1, 8}}"),
         (UserList([SET]), "[{1, 8}]"),
         ([MappingProxyType({"a": SET})], "[mappingproxy({'a': {1, 8}})]"),
@@ -112,6 +132,8 @@ def endless() -> list[Any]:
         ({"a": (Place("x", OwnSet(SET)),)}, "{'a': (Place(name='x', at=OwnSet({1, 8})),)}"),
         (OwnWords([SET]), "my own words"),
         (ChainMap({"a": 1}), "ChainMap({'a': 1})"),
+        (Kind.BOTH, "Kind.BOTH"),
+        ([Level.LOW, Mark.A | Mark.B], "[<Level.LOW: 1>, <Mark.A|B: 3>]"),
         (UserList([1]), "[1]"),
         (Thing(), "<tests.objects.test_written.Thing object>"),
         (
