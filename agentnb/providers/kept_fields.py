@@ -292,5 +292,5 @@ def left_out(names: list[str]) -> str:
         return ""
     shown = ", ".join(literal(name, 60) for name in names[:3])
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    why = "too large, of an unknown kind, or several under one name"
+    why = "too large, of an unknown kind, several under one name, or around a secret"
     return f"Left out of the reply, since they cannot be kept ({why}): {shown}{more}."

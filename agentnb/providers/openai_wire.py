@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
 from agentnb.core.media import PDF
 from agentnb.core.prompt import asked_in_words
+from agentnb.core.secrets import masked, masked_as_known
 from agentnb.core.types import (
     Block,
     CompletionRequest,
@@ -463,12 +464,18 @@ class ReplyReader:
             blocks.append(ThinkingBlock(thinking, extra=extra))
         if fields := self._thoughts.whole() | self._others.whole():
             blocks.append(OpaqueBlock(self._server.home, fields))
-        begin = 0
-        for at, part in self._parts.items():
-            blocks += _text_blocks(self._text.joined(begin, at))
-            blocks.append(OpaqueBlock(self._server.home, part.whole()))
-            begin = at
-        blocks += _text_blocks(self._text.joined(begin))
+        ends = [0, *self._parts, None]
+        pieces = [self._text.joined(begin or 0, end) for begin, end in pairwise(ends)]
+        parts = [part.whole() for part in self._parts.values()]
+        # Each block is masked alone: a secret that lies across two would be kept in halves.
+        if _cuts_secret(pieces) or _cuts_secret(
+            [_thinking_in(part.get(CONTENT)) for part in parts]
+        ):
+            notes.append(left_out([CONTENT]))
+            pieces, parts = [text], []
+        for piece, part in zip_longest(pieces, parts):
+            blocks += (TextBlock(piece),) if piece else ()
+            blocks += (OpaqueBlock(self._server.home, part),) if part else ()
         message = Message(Role.ASSISTANT, (*blocks, *self._called))
         if self._our_reason == "refusal":
             return Stopped("refusal", message, declined(self._reason, text, self._filters))
@@ -508,8 +515,9 @@ class ReplyReader:
         return Usage(prompt - cached - written, output, written, cached)
 
 
-def _text_blocks(text: str) -> tuple[TextBlock, ...]:
-    return (TextBlock(text),) if text else ()
+def _cuts_secret(texts: list[str]) -> bool:
+    """Whether a secret lies across texts that follow one another."""
+    return len(texts) > 1 and masked("".join(texts)) != "".join(map(masked_as_known, texts))
 
 
 def _thinking_in(said: object) -> str:

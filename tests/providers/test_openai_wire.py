@@ -576,6 +576,31 @@ def test_part_of_a_content_that_is_too_large_is_left_out_and_told() -> None:
     assert said_again([half], [half], "Hi") == "Hi"
 
 
+@pytest.mark.parametrize("place", ["text", "thinking"])
+def test_parts_that_would_keep_a_secret_in_halves_are_left_out_and_told(
+    monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """Each block is masked alone, where it is kept."""
+    secret = "sk-test-0123456789-abcdefghij"
+    monkeypatch.setenv("SOME_API_KEY", secret)
+    halves = [f"The key is {secret[:15]}", f"{secret[15:]}, they say"]
+
+    def thought(text: str) -> dict[str, Any]:
+        return {"type": "thinking", "thinking": text}
+
+    between = {"text": thought("Hm."), "thinking": words("Hi")}[place]
+    make = {"text": words, "thinking": thought}[place]
+    end = stop_of([make(halves[0])], [between], [make(halves[1])])
+
+    kept = [block for block in end.message.content if isinstance(block, OpaqueBlock)]
+    assert kept == []
+    assert "around a secret" in end.note
+    kinds = TextBlock | ThinkingBlock
+    texts = [each.text for each in end.message.content if isinstance(each, kinds)]
+    assert "".join(halves) in texts
+    assert stop_of([make("a")], [between], [make("b")]).note == ""
+
+
 def test_sealed_text_continues_the_summary_before_it() -> None:
     sealed = {"type": "reasoning", "summary": [SEALED_SUMMARY]}
 
