@@ -188,7 +188,7 @@ class ErrorMapping:
     ) -> tuple[type[LlmError], str]:
         own = self.hints
         for pattern, hint in own.refused.items():
-            if status not in (401, 403, 404, 429) and re.search(pattern, what):
+            if status not in (401, 402, 403, 404, 429) and re.search(pattern, what):
                 return InvalidRequest, hint
         match status:
             case 401 | 403:
@@ -271,16 +271,19 @@ _STATUS_OF_KIND = {
     "invalid_api_key": 401,
     "model_not_found": 404,
     "insufficient_quota": 429,
+    "exceeded_current_quota_error": 429,
     "rate_limit_exceeded": 429,
     "exceed_context_size_error": 400,
     "unavailable_error": 503,
     "BadRequestError": 400,
     "NotFoundError": 404,
 }
-_NO_CREDIT = ("insufficient_quota",)
-"""Kinds of a 429 for which waiting does not help."""
-_EMPTY = re.compile(r"(?i)credit balance is too low|reached your specified .*usage limits")
-"""What the Messages API says of an account in a 400."""
+_NO_CREDIT = ("insufficient_quota", "exceeded_current_quota_error")
+"""Kinds of a 429 for which waiting does not help: of OpenAI and Moonshot."""
+_EMPTY = re.compile(
+    r"(?i)credit balance is too low|reached your specified .*usage limits|insufficient balance"
+)
+"""What the Messages API says of an account in a 400, and Zhipu in a 429."""
 _ADD_CREDIT = "Add credit to the account, or use another model"
 _OF_REPLY = ("tool_use_failed",)
 """Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""

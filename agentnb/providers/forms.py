@@ -250,8 +250,8 @@ class _Row:
 def _name(part: str) -> str:
     """Matches a field's name. A plain word must stand as one: quoted, in a path, or called so."""
     name = re.escape(part)
-    if "_" in part:
-        return rf"(?<!\w){name}(?!\w)"
+    if "_" in part:  # Bedrock writes `toolChoice`
+        return rf"(?<!\w){name.replace('_', '_?')}(?!\w)"
     called = (
         r"\b(?:field|param|parameter|argument|property|key|keyword|input|attribute)s?"
         r"(?: supplied)?:?\s+"
@@ -277,8 +277,8 @@ _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
 _THINKING = "(?:thinking|reasoning)"
 _THINKING_PART = (
     rf"{_thinking_block(_THINKING)}|\b{_THINKING}['\"`]? (?:content|part|chunk)s?\b"
-    rf"|\btypes?:? ['\"`]?{_THINKING}\b"
-    rf"|\bcontent\[\d*\]\.{_THINKING}(?![\w.\[])"
+    rf"|\btypes?:? ['\"`]?{_THINKING}\b|\b{_THINKING}\b.{{0,20}} content type\b"
+    rf"|\bcontent(?:\[\d*\]|\.\d+)\.{_THINKING}(?![\w.\[])"
 )
 _NO_LIST = (
     rf"{_NO_STRING}|\bunmarshal array\b|\bnot (?:of type ['\"]str|str type)|\bgot an array\b"
@@ -379,9 +379,15 @@ _TABLE = (
         CONTENT,
         rf"{_THINKING_PART}|\bcontent\[\d*\]\.type$",
         rf"{_UNKNOWN}|\binvalid (?:value|(?:content |part )*type)\b",
-        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b",
+        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bgenerated?\b",
     ),
-    _Row(CONTENT, r"\bcontent\W+(?:list\S*\W+)?\d+\W+type: ", r"\bshould be .text.(?!,| or)"),
+    _Row(CONTENT, rf"\binvalid value: ['\"`]{_THINKING}['\"`]", r""),
+    _Row(
+        CONTENT,
+        r"\bcontent\W+(?:list\S*\W+)?\d+\W+type\b",
+        r"\bshould be .text\b",
+        unless=rf"\buser\W+content\b|\btool.result|\bshould be\b.*\b{_THINKING}\b",
+    ),
     _Row(CONTENT, r"\bcontent\b.{0,40}\btype\b", r"\beither .text\b", unless=r"(?!)"),
     _Row(CONTENT, r"\bmessages\[\d+\]: invalid type: (?:map|sequence)\b", r""),
     _Row(
@@ -394,7 +400,7 @@ _TABLE = (
     *(
         _Row(
             limit,
-            rf"{_name(limit)}|\b{limit.replace('_', '')}\b",
+            _name(limit),
             unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
             r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d|\brange\b",
         )
@@ -646,13 +652,13 @@ def _is_sent(block: object) -> bool:
 
     Gateways pass it on in fields of a chat completion.
     """
-    if isinstance(block, OpaqueBlock):
-        return not _BOUND.isdisjoint(block.data)
+    if isinstance(block, OpaqueBlock):  # of the Messages API, the result of a search has a content
+        return not _BOUND.isdisjoint(block.data) or [*block.data] == [CONTENT]
     return isinstance(block, ThinkingBlock) and bool(block.signature or block.redacted_data)
 
 
-_BOUND = frozenset({"thinking_blocks", "reasoning_details", "reasoning_opaque", CONTENT})
-"""The fields of LiteLLM, OpenRouter, Copilot and Databricks."""
+_BOUND = frozenset({"thinking_blocks", "reasoning_details", "reasoning_opaque"})
+"""The fields of LiteLLM, OpenRouter and Copilot; Databricks has it in the content."""
 
 
 def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:

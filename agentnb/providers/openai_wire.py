@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby, pairwise, zip_longest
+from itertools import chain, groupby, pairwise, zip_longest
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -57,7 +57,7 @@ from agentnb.providers.json_values import (
     known_counts,
     without_surrogates,
 )
-from agentnb.providers.kept_fields import KeptFields, fields_for, left_out, names_for
+from agentnb.providers.kept_fields import KeptFields, fields_for, left_out, names_for, texts_of
 from agentnb.providers.limits import BadReply
 from agentnb.providers.openai_calls import IN_FUNCTION, ToolCalls
 from agentnb.providers.reply import BrokeOff
@@ -178,7 +178,7 @@ def _assistant_param(message: Message, form: Form, home: str) -> dict[str, Any]:
                 if isinstance(thoughts := kept.get(CONTENT), list):
                     parts, has_thoughts = [*parts, *thoughts], True
                 param = {**kept, **param}
-            case TextBlock(said) if said:
+            case TextBlock(said) if said.strip():
                 parts.append({"type": "text", "text": said})
             case ToolUseBlock():
                 calls.append(_call_param(block, form, home))
@@ -462,17 +462,15 @@ class ReplyReader:
             field = self._thinking_field
             extra = {self._server.home: {field: None}} if field else None
             blocks.append(ThinkingBlock(thinking, extra=extra))
-        if fields := self._thoughts.whole() | self._others.whole():
-            blocks.append(OpaqueBlock(self._server.home, fields))
+        fields = self._thoughts.whole() | self._others.whole()
         ends = [0, *self._parts, None]
         pieces = [self._text.joined(begin or 0, end) for begin, end in pairwise(ends)]
         parts = [part.whole() for part in self._parts.values()]
-        # Each block is masked alone: a secret that lies across two would be kept in halves.
-        if _cuts_secret(pieces) or _cuts_secret(
-            [_thinking_in(part.get(CONTENT)) for part in parts]
-        ):
-            notes.append(left_out([CONTENT]))
-            pieces, parts = [text], []
+        # Each text is masked alone: a secret that lies across two would be kept in halves.
+        if any(map(_cuts_secret, (pieces, *texts_of([fields, *parts])))):
+            notes.append(left_out([*dict.fromkeys(chain(fields, *parts))]))
+            pieces, fields, parts = [text], {}, []
+        blocks += (OpaqueBlock(self._server.home, fields),) if fields else ()
         for piece, part in zip_longest(pieces, parts):
             blocks += (TextBlock(piece),) if piece else ()
             blocks += (OpaqueBlock(self._server.home, part),) if part else ()

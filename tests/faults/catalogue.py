@@ -362,6 +362,32 @@ OWN = [
         only="completions",
     ),
     Fault(
+        name="402 that names the limit",
+        reply=lambda _wire, _text: Reply(
+            status=402,
+            body=b'{"error": {"message": "This request requires more credits, or fewer '
+            b'max_tokens.", "code": 402}}',
+        ),
+        says="{host} answered 402: This request requires more credits, or fewer max_tokens. "
+        + CREDIT,
+        kind=NoCredit,
+        calls=NOBODY,
+        breaks_connection=False,
+        only="completions",
+    ),
+    Fault(
+        name="429 without a balance",
+        reply=lambda _wire, _text: Reply(
+            status=429,
+            body=b'{"error": {"message": "Insufficient balance. Recharge.", "code": "1113"}}',
+        ),
+        says="{host} answered 429: Insufficient balance. Recharge. " + CREDIT,
+        kind=NoCredit,
+        calls=NOBODY,
+        breaks_connection=False,
+        only="completions",
+    ),
+    Fault(
         name="400 without credit",
         reply=lambda _wire, _text: Reply(
             status=400,

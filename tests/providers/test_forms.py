@@ -276,6 +276,11 @@ REFUSED = [
     ),
     ("reasoning_content", "Unknown parameter: 'messages[1].reasoning_content'."),
     ("reasoning_content", "property 'reasoning_content' is unsupported"),
+    (
+        "reasoning_content",
+        "This model doesn't support the reasoningContent.reasoningText.text field. Remove it and "
+        "try again.",
+    ),
     ("mark", "messages.1.mark: Extra inputs not permitted"),
     ("mark", openai("Unknown parameter.", param="messages[1].mark", code="unknown_parameter")),
     # The content beside calls.
@@ -531,6 +536,22 @@ IN_CONTENT = [
     ),
     "body.messages.2.assistant.content.0.type: Input should be 'text'",
     "Extra inputs are not permitted, field: 'messages[2].content[0].thinking', value: [{'a': 1}]",
+    {
+        "detail": [
+            {
+                "loc": ["body", "messages", 2, "content", 0, "thinking"],
+                "msg": "Extra inputs are not permitted",
+            }
+        ]
+    },
+    "messages.2.content.0.type: Input should be 'text', 'image_url' or 'input_audio'",
+    "1 validation error: {'type': 'literal_error', 'loc': ('body', 'messages', 2, 'content', "
+    "'list[ContentPart]', 0, 'type'), 'msg': \"Input should be 'text'\", 'input': 'thinking'}",
+    openai(
+        "litellm.BadRequestError: OpenAIException - Invalid value: 'thinking'. Supported values "
+        "are: 'text' and 'refusal'."
+    ),
+    "thinking is not a supported content type",
 ]
 
 # The content of other messages, what is missing there, and what is wanted back.
@@ -555,7 +576,9 @@ OF_OTHER_CONTENT = [
     "Tool result content must be a string",
     "messages[4] should be a valid string",
     "messages[0]: data did not match any variant of untagged enum ChatCompletionRequestMessage",
+    "messages.4.user.content.0.type: Input should be 'text'",
     "The model's reasoning content was filtered: not allowed by policy",
+    "The model's reasoning content could not be generated: unavailable, try again",
     # Of the thinking of one conversation.
     "Invalid thinking block in messages[1]: it belongs to a different conversation",
     "The thinking block is invalid or expired",
@@ -1299,6 +1322,27 @@ def test_hash_of_a_conversation_knows_where_its_parts_end() -> None:
     refused.add("home", one)
 
     assert refused.left_out("home", other) == other
+
+
+SEARCH = (
+    OpaqueBlock(
+        "anthropic", {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    ),
+    OpaqueBlock(
+        "anthropic", {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{}]}
+    ),
+)
+
+
+def test_content_of_a_search_is_no_thinking() -> None:
+    words = Complaint(400, "messages.1.content.0: Invalid `signature` in `thinking` block")
+    refused = RefusedThinking()
+    thinks, searches = conversation(ThinkingBlock("Hm.", "S"), *SEARCH), conversation(*SEARCH)
+
+    assert not refused.is_meant(words, "home", searches)
+    refused.add("home", thinks)
+    left = refused.left_out("home", thinks).messages[1::2]
+    assert [each.content[:-1] for each in left] == [(), *((block,) for block in SEARCH)]
 
 
 async def test_thinking_is_left_out_once_in_a_call(monkeypatch: pytest.MonkeyPatch) -> None:

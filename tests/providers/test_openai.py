@@ -679,6 +679,8 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": "²", "type": "of a new kind"}, ServerFailed),
         ({"code": "rate_limit_exceeded", "type": "tokens"}, RateLimited),
         ({"code": "insufficient_quota", "type": "insufficient_quota"}, NoCredit),
+        ({"code": None, "type": "exceeded_current_quota_error"}, NoCredit),
+        ({"code": 402, "type": None, "message": "It needs fewer max_tokens"}, NoCredit),
         ({"code": None, "type": "NotFoundError"}, ModelNotFound),
         ({"code": 7, "type": "of a new kind"}, ServerFailed),
     ],
@@ -694,7 +696,8 @@ async def test_error_within_a_reply_is_mapped_by_its_code_or_its_type_as_its_sta
         raised, events = await failure_of(provider)
 
     assert type(raised) is kind
-    assert f"broke off its reply ({error['type']}): no luck. " in str(raised)
+    named, why = error["type"] and f" ({error['type']})", error.get("message", "no luck")
+    assert f"broke off its reply{named or ''}: {why}. " in str(raised)
     assert events == [TextDelta("Hel")]
 
 

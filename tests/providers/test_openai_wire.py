@@ -533,7 +533,7 @@ THINKING_PART = {"type": "thinking", "thinking": "A", "signature": "S"}
         [summed("A", "S1"), words("x"), summed("B", "S2"), words("y")],
         [THINKING_PART, {"type": "redacted_thinking", "data": "R"}, words("x")],
         [THINKING_PART, words("x"), {"type": "redacted_thinking", "data": "R"}, words("y")],
-        [THINKING_PART, words("Hi"), {"type": "thinking", "thinking": "B"}, words(" \n")],
+        [THINKING_PART, words("Hi"), {"type": "thinking", "thinking": "B"}],
         [{"type": "reasoning", "reasoning": "A"}, words("x")],
     ],
 )
@@ -576,6 +576,12 @@ def test_part_of_a_content_that_is_too_large_is_left_out_and_told() -> None:
     assert said_again([half], [half], "Hi") == "Hi"
 
 
+def test_blank_text_between_kept_parts_and_calls_is_not_sent() -> None:
+    """Claude writes it behind gateways, and refuses it."""
+    assert said_again([THINKING_PART], [words("\n\n")]) == [THINKING_PART]
+    assert said_again([THINKING_PART], [words("\n")], [summed("B")]) == [THINKING_PART, summed("B")]
+
+
 @pytest.mark.parametrize("place", ["text", "thinking"])
 def test_parts_that_would_keep_a_secret_in_halves_are_left_out_and_told(
     monkeypatch: pytest.MonkeyPatch, place: str
@@ -599,6 +605,46 @@ def test_parts_that_would_keep_a_secret_in_halves_are_left_out_and_told(
     texts = [each.text for each in end.message.content if isinstance(each, kinds)]
     assert "".join(halves) in texts
     assert stop_of([make("a")], [between], [make("b")]).note == ""
+
+
+HALVES = "The key is sk-test-01234567", "89-abcdefghij, they say"
+
+
+def halved(name: str, **fields: Any) -> list[dict[str, Any]]:
+    return [{name: each, "signature": "S1", **fields} for each in HALVES]
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": halved("thinking", type="thinking")},
+        {"content": [{"type": "reasoning", "summary": halved("text", type="summary_text")}]},
+        {
+            "content": [
+                *halved("thinking", type="thinking")[:1],
+                *halved("reasoning", type="reasoning")[1:],
+            ]
+        },
+        {"content": halved("note", type="thinking", thinking="Hm.")},
+        {"reasoning_details": halved("text", type="reasoning.text")},
+        {"thinking_blocks": halved("thinking", type="thinking")},
+        {"of_gateway": [*HALVES]},
+    ],
+)
+def test_list_that_would_keep_a_secret_in_halves_is_left_out_and_told(
+    monkeypatch: pytest.MonkeyPatch, delta: dict[str, Any]
+) -> None:
+    def kept() -> tuple[list[Any], str]:
+        end = read(choice(delta), choice({"content": "Hi"}), STOP)[1].stopped()
+        assert end is not None
+        assert end.message.text == "Hi"
+        return [each for each in end.message.content if isinstance(each, OpaqueBlock)], end.note
+
+    assert [block.data for block in kept()[0]] == [delta]
+    monkeypatch.setenv("SOME_API_KEY", "sk-test-0123456789-abcdefghij")
+    (name,) = delta
+    assert kept()[0] == []
+    assert f"around a secret): {name!r}" in kept()[1]
 
 
 def test_sealed_text_continues_the_summary_before_it() -> None:
