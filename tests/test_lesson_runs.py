@@ -310,6 +310,19 @@ def test_lesson_is_recorded_where_its_settings_file_says(
     assert "4 recorded calls" in said
 
 
+def test_lesson_is_recorded_where_its_code_says(say: Say) -> None:
+    named = f'{MODEL}\n_ = agentnb.configure(cassette="here.cassette.jsonl")'
+    path = lesson(LOAD, named, MODE, FIRST)
+
+    returned, said = say("record", str(path))
+    assert returned == 0, said
+    assert "4 new calls, 4 recorded calls" in said
+    assert list(Path().glob("*.jsonl")) == [Path("here.cassette.jsonl")]
+    returned, said = say("check", str(path))
+    assert returned == 0, said
+    assert "4 cells as saved, 4 recorded calls" in said
+
+
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])
 def test_number_at_once_that_is_none_is_refused(
     say: Say, jobs: str, capsys: pytest.CaptureFixture[str]

@@ -38,6 +38,7 @@ from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
 _MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)(\w+)[ \t]*$", re.MULTILINE)
+_CONFIGURED = re.compile(r"""\bconfigure\([^)]*\bcassette\s*=\s*["']([^"'\n]+)["']""")
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
@@ -214,13 +215,21 @@ def cells_of(notebook: Any) -> list[Any]:
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
+def _cassette_used(notebook: Any, lesson: Lesson, path: Path) -> Path:
+    """The cassette; if it is not there, the one that the notebook's own code sets."""
+    named = {name for cell in cells_of(notebook) for name in _CONFIGURED.findall(cell.source)}
+    is_other = len(named) == 1 and not path.exists()
+    return lesson.path.absolute().parent / named.pop() if is_other else path
+
+
 async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None]) -> None:
     saved = read_lesson(lesson.path)
     lesson.cells = len(cells_of(saved))
     if mode != REPLAY and (why := why_read_only(lesson.path)):
         lesson.error = f"it cannot be saved, since {why}: no model was asked"
         return
-    before, made = _cassette(path), deepcopy(saved)
+    own = _cassette_used(saved, lesson, path)
+    before, made = _cassette(own), deepcopy(saved)
     if mode == REPLAY and before is None:
         mode = LIVE  # a lesson whose model is a script
     about_mode = None if mode == LIVE else _set_mode(made, mode)
@@ -234,8 +243,9 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
             if differing := differences(compared(was.outputs), compared(now.outputs)):
                 lesson.changed[place + 1] = differing
     lesson.not_recorded = sum(map(_is_not_recorded, cells_of(made)[: lesson.ran]))
-    after = _cassette(path)
-    lesson.new = len(_calls_in(after) - _calls_in(before))
+    used = _cassette_used(saved, lesson, path)
+    after = _cassette(used)
+    lesson.new = len(_calls_in(after) - _calls_in(before if used == own else None))
     if after is not None and asked is not None:
         _account(lesson, after, asked)
     if mode not in (LIVE, REPLAY) and not lesson.failed:
@@ -291,7 +301,8 @@ async def _execute(
                     lesson.ran += 1
                     await client.async_execute_cell(cell, place)
                     at_cell()
-            reply = await client.kc.execute_interactive("", silent=True, **question(cassette))
+            used = _cassette_used(notebook, lesson, cassette)
+            reply = await client.kc.execute_interactive("", silent=True, **question(used))
     except CellExecutionError as error:
         if mode != LIVE or error.ename != "MissingKey":
             why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
