@@ -200,7 +200,9 @@ class ErrorMapping:
                 return ServerFailed, "Try again"
             case 404:
                 return ModelNotFound, own.unknown_model
-            case 400 | 402 | 429 if status == 402 or kind in _NO_CREDIT or _EMPTY.search(what):
+            case 402:
+                return NoCredit, _ADD_CREDIT
+            case 400 | 429 if kind in _NO_CREDIT or _EMPTY[status].search(what):
                 return NoCredit, _ADD_CREDIT
             case 429 if has_wait:
                 return RateLimited, "Run fewer agents at a time"
@@ -272,6 +274,7 @@ _STATUS_OF_KIND = {
     "model_not_found": 404,
     "insufficient_quota": 429,
     "exceeded_current_quota_error": 429,
+    "1113": 429,  # Zhipu's, of an account
     "rate_limit_exceeded": 429,
     "exceed_context_size_error": 400,
     "unavailable_error": 503,
@@ -280,10 +283,11 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota", "exceeded_current_quota_error")
 """Kinds of a 429 for which waiting does not help: of OpenAI and Moonshot."""
-_EMPTY = re.compile(
-    r"(?i)credit balance is too low|reached your specified .*usage limits|insufficient balance"
-)
-"""What the Messages API says of an account in a 400, and Zhipu in a 429."""
+_EMPTY = {
+    400: re.compile(r"(?i)credit balance is too low|reached your specified .*usage limits"),
+    429: re.compile(r"(?i)insufficient balance|余额不足"),
+}
+"""What the Messages API says of an account, and Zhipu, by status."""
 _ADD_CREDIT = "Add credit to the account, or use another model"
 _OF_REPLY = ("tool_use_failed",)
 """Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""

@@ -251,7 +251,7 @@ def _name(part: str) -> str:
     """Matches a field's name. A plain word must stand as one: quoted, in a path, or called so."""
     name = re.escape(part)
     if "_" in part:  # Bedrock writes `toolChoice`
-        return rf"(?<!\w){name.replace('_', '_?')}(?!\w)"
+        return rf"(?<!\w){re.sub('(?<=[a-z])_', '_?', name)}(?!\w)"
     called = (
         r"\b(?:field|param|parameter|argument|property|key|keyword|input|attribute)s?"
         r"(?: supplied)?:?\s+"
@@ -277,7 +277,7 @@ _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
 _THINKING = "(?:thinking|reasoning)"
 _THINKING_PART = (
     rf"{_thinking_block(_THINKING)}|\b{_THINKING}['\"`]? (?:content|part|chunk)s?\b"
-    rf"|\btypes?:? ['\"`]?{_THINKING}\b|\b{_THINKING}\b.{{0,20}} content type\b"
+    rf"|\btypes?:? ['\"`]?{_THINKING}\b|\b{_THINKING} is not an? \w+ content type\b"
     rf"|\bcontent(?:\[\d*\]|\.\d+)\.{_THINKING}(?![\w.\[])"
 )
 _NO_LIST = (
@@ -379,9 +379,9 @@ _TABLE = (
         CONTENT,
         rf"{_THINKING_PART}|\bcontent\[\d*\]\.type$",
         rf"{_UNKNOWN}|\binvalid (?:value|(?:content |part )*type)\b",
-        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bgenerated?\b",
+        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bnot be generated\b",
     ),
-    _Row(CONTENT, rf"\binvalid value: ['\"`]{_THINKING}['\"`]", r""),
+    _Row(CONTENT, rf"(?:^|- )invalid value: ['\"`]{_THINKING}['\"`]", r""),
     _Row(
         CONTENT,
         r"\bcontent\W+(?:list\S*\W+)?\d+\W+type\b",

@@ -40,7 +40,7 @@ _GROWS = frozenset(
 )
 """Fields that come in pieces, of which two may be alike."""
 _TEXTS = _GROWS - {"arguments"}
-_SAID = _TEXTS - {"signature"}
+_SAID = _TEXTS - {"data", "signature"}
 _OF_OBJECT = ("cited_text", "id", "name", "title", "tool_use_id", "type", "uri", "url")
 """Fields that differ between two objects under one name, as LiteLLM sends quotes one by one."""
 _TELLS_APART = sorted(_WHOLE.union(_OF_OBJECT))
@@ -226,7 +226,7 @@ def _summary(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _has_ended(entry: dict[str, Any], new: dict[str, Any]) -> bool:
     """Whether a piece begins another entry under the same `index`: OpenRouter counts none."""
-    return _is_signed(entry) and any(map(new.get, _SAID))
+    return _is_signed(entry) and any(map(new.get, _SAID | {"data"}))
 
 
 def _only_grows(new: dict[str, Any]) -> bool:
@@ -265,23 +265,25 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def texts_of(kept: Iterable[Mapping[str, Any]]) -> Iterable[list[str]]:
-    """The texts of kept fields, each list in order: what is said, and those of each other name."""
-    found: dict[str, list[str]] = {}
+def texts_of(kept: object) -> Iterable[list[str]]:
+    """The texts of kept fields, each list in order: those of each name, and all that is said."""
+    said: list[str] = []
+    found = {"": said}
 
     def add(name: str, value: object) -> None:
         match value:
             case str():
                 found.setdefault(name, []).append(value)
+                if name in _SAID:
+                    said.append(value)
             case dict():
                 for key, item in value.items():
-                    add("text" if key in _SAID else key, item)
+                    add(key, item)
             case list():
                 for item in value:
                     add(name, item)
 
-    for fields in kept:
-        add("", fields)
+    add("of a list", kept)
     return found.values()
 
 

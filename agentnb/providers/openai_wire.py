@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby, pairwise, zip_longest
+from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
 from agentnb.core.budget import estimate_input_tokens, tokens_in
@@ -467,9 +467,11 @@ class ReplyReader:
         pieces = [self._text.joined(begin or 0, end) for begin, end in pairwise(ends)]
         parts = [part.whole() for part in self._parts.values()]
         # Each text is masked alone: a secret that lies across two would be kept in halves.
-        if any(map(_cuts_secret, (pieces, *texts_of([fields, *parts])))):
-            notes.append(left_out([*dict.fromkeys(chain(fields, *parts))]))
-            pieces, fields, parts = [text], {}, []
+        cut = [name for name in fields if any(map(_cuts_secret, texts_of({name: fields[name]})))]
+        if any(map(_cuts_secret, (pieces, *texts_of(parts)))):
+            pieces, parts, cut = [text], [], [*cut, CONTENT]
+        notes.append(left_out(cut))
+        fields = {name: value for name, value in fields.items() if name not in cut}
         blocks += (OpaqueBlock(self._server.home, fields),) if fields else ()
         for piece, part in zip_longest(pieces, parts):
             blocks += (TextBlock(piece),) if piece else ()

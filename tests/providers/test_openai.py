@@ -680,6 +680,8 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": "rate_limit_exceeded", "type": "tokens"}, RateLimited),
         ({"code": "insufficient_quota", "type": "insufficient_quota"}, NoCredit),
         ({"code": None, "type": "exceeded_current_quota_error"}, NoCredit),
+        ({"code": "1113", "type": None, "message": "余额不足或无可用资源包,请充值。"}, NoCredit),
+        ({"code": 400, "type": None, "message": "Bad text: insufficient balance"}, InvalidRequest),
         ({"code": 402, "type": None, "message": "It needs fewer max_tokens"}, NoCredit),
         ({"code": None, "type": "NotFoundError"}, ModelNotFound),
         ({"code": 7, "type": "of a new kind"}, ServerFailed),

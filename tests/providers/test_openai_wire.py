@@ -629,6 +629,13 @@ def halved(name: str, **fields: Any) -> list[dict[str, Any]]:
         {"reasoning_details": halved("text", type="reasoning.text")},
         {"thinking_blocks": halved("thinking", type="thinking")},
         {"of_gateway": [*HALVES]},
+        {
+            "reasoning_details": [
+                halved("text", type="reasoning.text")[0],
+                {"type": "reasoning.encrypted", "data": "R"},
+                halved("text", type="reasoning.text")[1],
+            ]
+        },
     ],
 )
 def test_list_that_would_keep_a_secret_in_halves_is_left_out_and_told(
@@ -645,6 +652,24 @@ def test_list_that_would_keep_a_secret_in_halves_is_left_out_and_told(
     (name,) = delta
     assert kept()[0] == []
     assert f"around a secret): {name!r}" in kept()[1]
+
+
+def test_field_without_a_part_of_a_secret_is_kept_beside_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "sk-test-0123456789-abcdefghij")
+    signed = {"extra_content": {"google": {"thought_signature": "S"}}}
+    cut = [
+        {"type": "thinking", "thinking": HALVES[0]},
+        words("Hi"),
+        {"type": "redacted_thinking", "data": "R"},
+        {"type": "thinking", "thinking": HALVES[1]},
+    ]
+    end = read(choice({"content": cut, **signed}), STOP)[1].stopped()
+    assert end is not None
+
+    assert [each.data for each in end.message.content if isinstance(each, OpaqueBlock)] == [signed]
+    assert "around a secret): 'content'." in end.note
 
 
 def test_sealed_text_continues_the_summary_before_it() -> None:
