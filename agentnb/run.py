@@ -52,7 +52,7 @@ from agentnb.main_thread import MAIN
 from agentnb.modes import LIVE
 from agentnb.prices import NO_PRICES, Price
 from agentnb.record import RunRecord
-from agentnb.runtime import GONE, Runtime, at_exit
+from agentnb.runtime import GONE, Runtime, at_exit, before_exit
 from agentnb.views.panel.viewers import Viewers
 
 if TYPE_CHECKING:
@@ -609,9 +609,10 @@ class Run(RunRecord, Generic[R]):
 
     def _new_publisher(self) -> FramePublisher:
         from agentnb.views.panel.commands import Commands
-        from agentnb.views.panel.frames import FramePublisher, show_ends
+        from agentnb.views.panel.frames import FramePublisher, interrupt_open, show_ends
 
-        at_exit(show_ends)  # a page that is saved then has how its runs ended
+        before_exit(interrupt_open)  # a page that is saved then has what the store has
+        at_exit(show_ends)  # and how the others ended
         budget = self._request.budget
         return FramePublisher(
             self._bus,

@@ -306,6 +306,29 @@ test("a kernel that is silent since it is busy is not lost, one that is idle is"
   assert.equal(connection.isAlive, true);
 });
 
+test("a run that has ended is not watched, but what is asked of it tells that its kernel is lost", () => {
+  const { model, clock, connection } = linked();
+  const one = view();
+  connection.join(one);
+  model.tell(frame(2, null, { done: true }));
+  clock.pass(600_000);
+  assert.equal(connection.isAlive, true);
+
+  model.answer = ({ type }) => type === "details" && model.tell({ type: "details" });
+  connection.send({ type: "details", view: "v" });
+  clock.pass(600_000);
+  assert.equal(connection.isAlive, true);
+
+  model.answer = () => {};
+  connection.send({ type: "here", view: "v" });
+  clock.pass(600_000);
+  assert.equal(connection.isAlive, true);
+
+  connection.send({ type: "details", view: "v" });
+  clock.pass(25_000);
+  assert.deepEqual(one.heard.at(-1), { wasDone: true, isSilent: true, wasAlive: true });
+});
+
 test("a kernel that becomes busy while its answer is awaited is not lost", () => {
   let isBusy = false;
   const { model, clock, connection } = linked({ isBusy: () => isBusy });

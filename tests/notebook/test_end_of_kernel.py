@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
+from agentnb import Session
 from tests.loopback import LoopbackServer, Reply
 from tests.notebook.forked import LAUNCHER, SDKS, ForkServer
 from tests.notebook.kernel import Kernel, started
@@ -68,6 +70,54 @@ def test_page_hears_of_the_end_of_open_runs_before_its_kernel_is_gone() -> None:
 
     states = [each["data"].get("state", {}) for each in said if "data" in each]
     (frame,) = [state["snapshot"] for state in states if "snapshot" in state]
-    assert (frame["done"], frame["status"]) == (True, "cancelled")
+    assert (frame["done"], frame["status"]) == (True, "interrupted")
     (words,) = [each["data"]["text/plain"] for each in said if "transient" in each]
-    assert "cancelled: 1 agent" in words
+    assert "interrupted: 1 agent" in words
+
+
+@pytest.mark.parametrize("what", ["run", "map"])
+def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
+    tmp_path: Path, what: str
+) -> None:
+    begin = {
+        "run": "run = session.spawn('Wait')",
+        "map": "run = session.map(['one', 'two'], 'Say {{text}}')",
+    }[what]
+    with started() as kernel:
+        kernel.ok(
+            "%load_ext agentnb",
+            "import asyncio; from agentnb.testing import Reply, ScriptedProvider, spawn",
+            "from agentnb.views.panel.frames import FramePublisher",
+            "FramePublisher._go = lambda publisher: None  # nothing is shown but at the end",
+            "import threading; held = threading.Event()",
+            "async def hold(): held.set(); await asyncio.Event().wait()",
+            "def answer(request):\n"
+            "    said = str(request.messages)\n"
+            "    if 'Wait' in said: return spawn('one', 'two')\n"
+            "    return Reply('A long tale.', pause=hold) if 'two' in said else 'Done.'",
+            "import agentnb",
+            "session = agentnb.configure(\n"
+            f"    provider=ScriptedProvider(answer), store={str(tmp_path / 'runs.db')!r}\n)",
+            begin,
+            "run.panel()",
+        )
+        kernel.ok("held.wait()")
+        assert kernel.shut_down() == 0
+        said = [message["content"] for message in kernel.left()]
+
+    states = [each["data"].get("state", {}) for each in said if "data" in each]
+    frames = [state["snapshot"] for state in states if "snapshot" in state]
+    words = "".join(each["data"]["text/plain"] for each in said if "transient" in each)
+    with Session(store=tmp_path / "runs.db") as session:
+        (info,) = session.runs()
+        record = session.load(info)
+    assert frames
+    assert {frame["status"] for frame in frames} == {"interrupted"} == {str(info.status)}
+    assert f"{info.tokens_used} tokens" in words
+    assert "interrupted: 3 agents: 1 completed, 2 interrupted" in words
+    shown = {row["path"]: row["status"] for row in frames[-1]["agents"]}
+    assert shown == {agent.path: str(agent.status) for agent in record.agents}
+    if what == "map":
+        lines = [state["value"] for state in states if "agentnb-map-progress" in str(state)]
+        assert ">1 stopped<" in lines[-1]
+        assert "running" not in lines[-1]

@@ -13,14 +13,17 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Protocol
 
 from agentnb.core.bus import EventBus
+from agentnb.core.events import AgentInterrupted, ModelCallFinished, Row, RunFinished
+from agentnb.core.reading import PROCESS_DIED
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
+from agentnb.core.types import AgentStatus
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import ReceiptOf
@@ -45,6 +48,12 @@ _log.addHandler(logging.NullHandler())
 
 _attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
 """Those that ever had a view."""
+
+
+def interrupt_open() -> None:
+    """Show each run that goes on as its record will have it: its process ends before it."""
+    for publisher in [*_attached]:
+        publisher.interrupt()
 
 
 def show_ends() -> None:
@@ -209,6 +218,35 @@ class FramePublisher:
                 for view in self._views:
                     view.renew()
             self._is_end_unseen = False
+
+    def interrupt(self) -> None:
+        """Show a run that goes on as interrupted, by the last that is known; then nothing more."""
+        with self.lock:
+            if self.bus.closed or not self._views:
+                return
+            self._tick_or_stop()
+            rows, calls = self.bus.rows_since(0), self.bus.whole_tool_calls
+            # Its own copy: the run is cancelled now, which no record has either.
+            self.bus = EventBus.of_record(self.bus.run_id, [*rows, *self._ends(rows)], calls)
+            self._budget = None
+            self._tick_or_stop()
+
+    def _ends(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """What `agentnb.core.reading.whole_rows` adds to the record of these rows."""
+        tree, at_s = self.fold.tree, self.fold.newest_s
+        for agent in reversed(tree.agents.values()):
+            if not tree.status_of(agent).is_terminal:
+                yield at_s, AgentInterrupted(agent_id=agent.agent_id, reason=PROCESS_DIED)
+        calls = [row[1] for row in rows if isinstance(row[1], ModelCallFinished)]
+        yield (
+            at_s,
+            RunFinished(
+                status=AgentStatus.INTERRUPTED,
+                tokens_used=sum(call.usage.budget_tokens for call in calls),
+                duration_ms=round(at_s * 1000),
+                error=PROCESS_DIED,
+            ),
+        )
 
     def tell(self, line: str) -> None:
         """Show the user a line that is not from events, such as a failed command.

@@ -243,7 +243,8 @@ class MapWatch:
     """The progress of one map, read from its run's record. Thread-safe."""
 
     def __init__(self, bus: EventBus, shape: MapShape) -> None:
-        self._bus = bus
+        self.bus = bus
+        """The run's: what follows one in its place has its rows and more."""
         self._fold = MapFold(shape.rows, shape.judges)
         self._position = 0
         self._lock = threading.Lock()
@@ -257,10 +258,10 @@ class MapWatch:
         """The progress now."""
         with self._lock:
             self._read()
-            return self._fold.progress(self._bus.now_s)
+            return self._fold.progress(self.bus.now_s)
 
     def _read(self) -> None:
-        rows = self._bus.rows_since(self._position)
+        rows = self.bus.rows_since(self._position)
         self._position += len(rows)
         self._fold.feed(rows)
 

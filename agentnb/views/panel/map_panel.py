@@ -52,6 +52,8 @@ class MapLine(HtmlPart):
 
     def show(self, frame: Frame) -> None:
         """Read the events with each frame, so that no single frame has many to read."""
+        if self.publisher is not None:
+            self._watch.bus = self.publisher.bus
         self._watch.follow()
         super().show(frame)
 

@@ -8,6 +8,7 @@ const ANSWER_MS = 5_000;
 // Silence says that a kernel is lost, as one that was restarted from another page. A busy one is silent,
 // too, where the front end says that it is busy.
 const SILENT_MS = 20_000;
+const ANSWERED = new Set(["details", "open", "read"]);
 
 export class Connection {
   #model;
@@ -87,6 +88,8 @@ export class Connection {
   /** Sends a message to the kernel; ignores errors of a kernel that is gone. */
   send(message) {
     if (!this.#open) return;
+    // Nobody watches for silence once a run has ended.
+    if (ANSWERED.has(message.type)) this.#watchAnswer();
     try {
       this.#model.send(message);
     } catch {
@@ -154,6 +157,10 @@ export class Connection {
     }, ms);
   }
 
+  #watchAnswer() {
+    if (this.isAlive && !this.#isBusy()) this.#waitForAnswer(SILENT_MS);
+  }
+
   #standStill(how) {
     this.#store.hold?.(this.#clock.now());
     this.stillSince ??= new Date();
@@ -183,7 +190,7 @@ export class Connection {
     const isOver = this.#store.done && (this.#hearsEnd || !this.#hasAnswered);
     if (isOver || !this.#views.size || !this.#open) return;
     const sync = () => {
-      if (this.isAlive && !this.#isBusy()) this.#waitForAnswer(SILENT_MS);
+      this.#watchAnswer();
       this.send({ type: "sync", seq: this.#store.seq });
       this.#watchSilence();
     };
