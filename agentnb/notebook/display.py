@@ -117,6 +117,13 @@ def show_live_view(run: Run, *, is_all: bool = False) -> None:
         _report_missing("live view of the run", error)
 
 
+def show_in_words(run: Run) -> None:
+    """Display a run's state in words, up to its end: of a cell that shows nothing else of it."""
+    from agentnb.views.panel.beside import Beside
+
+    Beside(run.frames())
+
+
 def take_live_views_back() -> int:
     """Remove this kernel's live views, and return their number."""
     if "agentnb.views.panel.show" not in sys.modules:

@@ -27,6 +27,7 @@ from agentnb.notebook.display import (
     has_live_view,
     has_picture,
     preload_picture,
+    show_in_words,
     show_live_view,
     show_result,
     take_live_views_back,
@@ -393,6 +394,8 @@ def _start(request: _CellRequest) -> Run:
 def _show_live(run: Run, request: _CellRequest) -> None:
     if has_live_view(quiet=request.quiet):
         show_live_view(run, is_all=request.in_background)
+    elif request.in_background and not request.quiet:
+        show_in_words(run)
 
 
 def _run_and_block(request: _CellRequest) -> None:

@@ -64,6 +64,27 @@ def test_display_variable_leaves_parts_out(kernel: Kernel, wanted: str, order: l
     assert shown.order == order
 
 
+@pytest.mark.parametrize(("wanted", "mime"), [("static", "text/html"), ("text", "text/plain")])
+def test_background_cell_without_the_live_view_has_the_run_in_words_up_to_its_end(
+    kernel: Kernel, wanted: str, mime: str
+) -> None:
+    kernel.ok(f"os.environ['AGENTNB_DISPLAY'] = {wanted!r}")
+
+    shown = kernel.ok("%%spawn --bg -o run\nPlan")
+    end = kernel.ok("result = run.result()")
+
+    kernel.ok("del os.environ['AGENTNB_DISPLAY']")
+    assert shown.order == ["display"]
+    assert list(shown.displays[0])[-1] == mime
+    is_told_later = shown.updates + end.updates > 0
+    assert is_told_later or "completed: 2 agents" in shown.displays[0]["text/plain"]
+
+
+def test_quiet_background_cell_shows_nothing_of_its_run(kernel: Kernel) -> None:
+    assert kernel.ok("%%spawn --bg --quiet -o run\nPlan").order == []
+    kernel.ok("result = run.result()")
+
+
 def test_quiet_cell_has_no_live_view(kernel: Kernel) -> None:
     assert kernel.ok("%%spawn --quiet\nPlan").order == ["display"]
 
