@@ -694,6 +694,16 @@ def test_lost_kernel_is_shown_and_gets_no_more_messages(open_tree: Open) -> None
     assert len(tree.page.evaluate("page.model.sent")) == asked
 
 
+def test_tree_without_a_panel_says_since_when_its_kernel_is_lost(open_tree: Open) -> None:
+    tree = open_tree("agents=3")
+    tree.page.evaluate("document.querySelector('main').classList.remove('agentnb-panel')")
+
+    tree.page.evaluate("page.model.close()")
+
+    notice = tree.page.locator(".agentnb-notice")
+    expect(notice).to_contain_text(re.compile(r"kernel is gone: .* not live: as of \d\d:\d\d"))
+
+
 def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     open_tree: Open,
 ) -> None:

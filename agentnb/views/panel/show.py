@@ -14,7 +14,7 @@ from typing import Any
 from ipywidgets import DOMWidget
 
 from agentnb.views.freeze import IN_WORDS, LIVE_VIEW, WIDGET_VIEW
-from agentnb.views.front_end import wanted_display
+from agentnb.views.front_end import is_interactive, is_notebook, wanted_display
 
 _shown: dict[str, None] = {}
 """Display ids of this process's live views, in order."""
@@ -22,13 +22,17 @@ _numbers: Iterator[int] = count(1)
 
 
 def show_live(widget: DOMWidget) -> None:
-    """Display a widget in the running cell. Does nothing without a front end."""
+    """Display a widget in the running cell; a terminal, which shows none, says so."""
     from IPython.display import display
 
+    show: Any = display
+    if is_interactive() and not is_notebook():
+        words = "A live view needs a notebook; `%spawn status` shows the run here, too."
+        show({"text/plain": words}, raw=True)
+        return
     data = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
     display_id = f"agentnb-live-{next(_numbers)}"
     _shown[display_id] = None
-    show: Any = display
     show(data, raw=True, metadata=LIVE_VIEW, display_id=display_id)
 
 

@@ -374,8 +374,8 @@ export class View {
     this.#how = how;
     if (how === null) this.#notice.replaceChildren();
     else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
-    else if (how.isSilent) this.#tell(SILENT);
-    else if (!how.wasDone) this.#tell(GONE);
+    else if (how.isSilent) this.#tell(`${SILENT}${this.#standsAsOf(how)}`);
+    else if (!how.wasDone) this.#tell(`${GONE}${this.#standsAsOf(how)}`);
     this.#markStill();
   }
 
@@ -397,6 +397,12 @@ export class View {
   #savedInMidRun(how) {
     const line = `${SAVED} It is ${this.#asOf(how)}.`;
     return this.element.closest(".agentnb-panel") ? `${line} ${OLDER}` : line;
+  }
+
+  // In a panel the header says it.
+  #standsAsOf(how) {
+    const isSaid = how.wasDone || this.element.closest(".agentnb-panel");
+    return isSaid ? "" : ` It is ${this.#asOf(how)}.`;
   }
 
   #asOf({ wasAlive }) {

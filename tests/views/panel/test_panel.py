@@ -8,6 +8,7 @@ import pytest
 from ipywidgets import Box, Label, Widget
 
 from agentnb.core.types import AgentStatus
+from agentnb.views.panel import show
 from agentnb.views.panel.controls import BudgetBar, BudgetNumber, BudgetSlider, CancelButton
 from agentnb.views.panel.header import Footer, Header, Notices
 from agentnb.views.panel.map_fold import MapShape
@@ -181,3 +182,16 @@ def test_no_part_scrolls_in_itself() -> None:
     boxes = [part for part in parts(RunPanel(Stage())) if isinstance(part, Box)]
 
     assert {box.layout.overflow for box in boxes} == {"visible"}
+
+
+def test_terminal_says_that_a_live_view_needs_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[object] = []
+    monkeypatch.setattr(show, "is_interactive", lambda: True)
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: shown.append(data))
+
+    show.show_live(Label())
+
+    (said,) = shown
+    assert isinstance(said, dict)
+    assert list(said) == ["text/plain"]
+    assert "%spawn status" in said["text/plain"]
