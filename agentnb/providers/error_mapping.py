@@ -285,7 +285,10 @@ _NO_CREDIT = ("insufficient_quota", "exceeded_current_quota_error")
 """Kinds of a 429 for which waiting does not help: of OpenAI and Moonshot."""
 _EMPTY = {
     400: re.compile(r"(?i)credit balance is too low|reached your specified .*usage limits"),
-    429: re.compile(r"(?i)insufficient balance|余额不足"),
+    429: re.compile(
+        r"(?i)credit balance is too low|reached your specified .*usage limits"
+        r"|insufficient balance|余额不足|欠费"
+    ),
 }
 """What the Messages API says of an account, and Zhipu, by status."""
 _ADD_CREDIT = "Add credit to the account, or use another model"

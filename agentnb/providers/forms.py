@@ -277,7 +277,8 @@ _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
 _THINKING = "(?:thinking|reasoning)"
 _THINKING_PART = (
     rf"{_thinking_block(_THINKING)}|\b{_THINKING}['\"`]? (?:content|part|chunk)s?\b"
-    rf"|\btypes?:? ['\"`]?{_THINKING}\b|\b{_THINKING} is not an? \w+ content type\b"
+    rf"|\btypes?:? ['\"`]?{_THINKING}\b"
+    rf"|\b{_THINKING}['\"`]?:? (?:is )?(?:not an? |an )?\w+ content type\b"
     rf"|\bcontent(?:\[\d*\]|\.\d+)\.{_THINKING}(?![\w.\[])"
 )
 _NO_LIST = (
@@ -381,7 +382,12 @@ _TABLE = (
         rf"{_UNKNOWN}|\binvalid (?:value|(?:content |part )*type)\b",
         unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bnot be generated\b",
     ),
-    _Row(CONTENT, rf"(?:^|- )invalid value: ['\"`]{_THINKING}['\"`]", r""),
+    _Row(
+        CONTENT,
+        rf"\binvalid value: ['\"`]{_THINKING}['\"`]",
+        r"",
+        unless=r"^(?!messages|content)[\w.\[\]]+: invalid value",
+    ),
     _Row(
         CONTENT,
         r"\bcontent\W+(?:list\S*\W+)?\d+\W+type\b",

@@ -681,6 +681,8 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": "insufficient_quota", "type": "insufficient_quota"}, NoCredit),
         ({"code": None, "type": "exceeded_current_quota_error"}, NoCredit),
         ({"code": "1113", "type": None, "message": "余额不足或无可用资源包,请充值。"}, NoCredit),
+        ({"code": 429, "type": None, "message": "您的账户已欠费,请充值后重试。"}, NoCredit),
+        ({"code": 429, "type": None, "message": "Your credit balance is too low"}, NoCredit),
         ({"code": 400, "type": None, "message": "Bad text: insufficient balance"}, InvalidRequest),
         ({"code": 402, "type": None, "message": "It needs fewer max_tokens"}, NoCredit),
         ({"code": None, "type": "NotFoundError"}, ModelNotFound),
