@@ -819,15 +819,33 @@ def test_session_of_an_earlier_kernel_is_only_there_in_live_runs() -> None:
         session_in("auto", provider=ScriptedProvider([]), store="x.db", id=live.id)
 
 
+class OwnRun:
+    """The run that its own agents cancel: they may begin before `spawn` returns it."""
+
+    def __init__(self) -> None:
+        self._run: Run | None = None
+        self._is_there = threading.Event()
+
+    def begun(self, run: Run) -> Run:
+        self._run = run
+        self._is_there.set()
+        return run
+
+    async def cancel(self, reason: str) -> None:
+        await asyncio.to_thread(self._is_there.wait)
+        assert self._run is not None
+        self._run.cancel(None, reason)
+
+
 @pytest.mark.parametrize("at", ["root", "A", "tool"])
 def test_run_that_a_person_cancelled_is_cancelled_again(at: str) -> None:
-    runs: list[Run] = []
+    own = OwnRun()
 
-    def model(request: CompletionRequest) -> Any:
+    async def model(request: CompletionRequest) -> Any:
         task = task_of(request)
         turns = sum(message.role == "assistant" for message in request.messages)
         if task == at and (turns or task != "root"):
-            runs[0].cancel(None, "enough")
+            await own.cancel("enough")
             return "Too late."
         if task == "root":
             return "All." if turns else spawn("A", "B")
@@ -836,15 +854,11 @@ def test_run_that_a_person_cancelled_is_cancelled_again(at: str) -> None:
     @agentnb.tool
     async def wait() -> str:
         """Wait."""
-        runs[0].cancel(None, "enough")
+        await own.cancel("enough")
         await asyncio.Event().wait()
         return "never"
 
-    def spawned(session: Session) -> Run:
-        runs[:] = [session.spawn("Plan.")]
-        return runs[0]
-
-    first, again = repeated(model, spawned, tools=[wait])
+    first, again = repeated(model, lambda each: own.begun(each.spawn("Plan.")), tools=[wait])
 
     assert str(again.status) == "cancelled"
     check(first, again)
@@ -864,17 +878,16 @@ def test_reply_that_was_cut_answers_no_call_that_may_say_more() -> None:
 
 def test_auto_continues_a_run_that_was_cancelled_during_its_recording() -> None:
     """For example by the end of the kernel."""
-    runs: list[Run] = []
+    own = OwnRun()
 
-    def stops(request: CompletionRequest) -> Any:
+    async def stops(request: CompletionRequest) -> Any:
         if task_of(request) == "B":
-            runs[0].cancel(None, "the session was closed")
+            await own.cancel("the session was closed")
         return by_task(script)(request)
 
     script = {"root": [spawn("A", "B", mode="sequential"), "All."]}
     recording = session_in("record", provider=ScriptedProvider(stops))
-    runs.append(recording.spawn("Plan."))
-    assert str(ended(runs[0]).status) == "cancelled"
+    assert str(ended(own.begun(recording.spawn("Plan."))).status) == "cancelled"
     provider = ScriptedProvider(by_task(script))
 
     with new_kernel():
