@@ -311,7 +311,8 @@ def test_lesson_is_recorded_where_its_settings_file_says(
 
 
 def test_lesson_is_recorded_where_its_code_says(say: Say) -> None:
-    named = f'{MODEL}\n_ = agentnb.configure(cassette="here.cassette.jsonl")'
+    own = 'agentnb.configure(max_agents=min(9, len(str(5000))), cassette="here.cassette.jsonl")'
+    named = f"{MODEL}\n_ = {own}"
     path = lesson(LOAD, named, MODE, FIRST)
 
     returned, said = say("record", str(path))

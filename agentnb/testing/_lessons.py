@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import os
@@ -38,7 +39,6 @@ from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
 _MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)(\w+)[ \t]*$", re.MULTILINE)
-_CONFIGURED = re.compile(r"""\bconfigure\([^)]*\bcassette\s*=\s*["']([^"'\n]+)["']""")
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
@@ -215,9 +215,22 @@ def cells_of(notebook: Any) -> list[Any]:
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
+def _configured(source: str) -> Iterator[str]:
+    """The cassettes that calls of `configure` in a cell name."""
+    lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
+    with suppress(SyntaxError, ValueError, RecursionError):
+        calls = [n for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Call)]
+        for call in calls:
+            if "configure" in (getattr(call.func, "attr", ""), getattr(call.func, "id", "")):
+                for each in call.keywords:
+                    match each:
+                        case ast.keyword("cassette", ast.Constant(str(name))):
+                            yield name
+
+
 def _cassette_used(notebook: Any, lesson: Lesson, path: Path) -> Path:
     """The cassette; if it is not there, the one that the notebook's own code sets."""
-    named = {name for cell in cells_of(notebook) for name in _CONFIGURED.findall(cell.source)}
+    named = {name for cell in cells_of(notebook) for name in _configured(cell.source)}
     is_other = len(named) == 1 and not path.exists()
     return lesson.path.absolute().parent / named.pop() if is_other else path
 
