@@ -51,7 +51,7 @@ _attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
 
 
 def interrupt_open() -> None:
-    """Show each run that goes on as its record will have it: its process ends before it."""
+    """End each run that goes on as its record will have it: its process ends before it."""
     for publisher in [*_attached]:
         publisher.interrupt()
 
@@ -220,16 +220,19 @@ class FramePublisher:
             self._is_end_unseen = False
 
     def interrupt(self) -> None:
-        """Show a run that goes on as interrupted, by the last that is known; then nothing more."""
+        """End a run that goes on as interrupted, by the last that is known; `show_end` shows it.
+
+        Nothing is sent here: the runs' own loop calls it, and a kernel waits for that to end.
+        """
         with self.lock:
             if self.bus.closed or not self._views:
                 return
-            self._tick_or_stop()
             rows, calls = self.bus.rows_since(0), self.bus.whole_tool_calls
+            self.fold.feed(rows[self._position :])
+            self._position = len(rows)
             # Its own copy: the run is cancelled now, which no record has either.
             self.bus = EventBus.of_record(self.bus.run_id, [*rows, *self._ends(rows)], calls)
             self._budget = None
-            self._tick_or_stop()
 
     def _ends(self, rows: Sequence[Row]) -> Iterator[Row]:
         """What `agentnb.core.reading.whole_rows` adds to the record of these rows."""
