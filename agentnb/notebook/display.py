@@ -119,9 +119,14 @@ def show_live_view(run: Run, *, is_all: bool = False) -> None:
 
 def show_in_words(run: Run) -> None:
     """Display a run's state in words, up to its end: of a cell that shows nothing else of it."""
-    from agentnb.views.panel.beside import Beside
+    if not is_notebook() or wanted_display() not in ("static", "text"):
+        return
+    try:
+        from agentnb.views.panel.beside import Beside
 
-    Beside(run.frames())
+        Beside(run.frames())
+    except Exception as error:  # such as a kernel without ipywidgets: the run goes on
+        _report_missing("line on the run", error)
 
 
 def take_live_views_back() -> int:

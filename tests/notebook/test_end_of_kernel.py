@@ -75,13 +75,15 @@ def test_page_hears_of_the_end_of_open_runs_before_its_kernel_is_gone() -> None:
     assert "interrupted: 1 agent" in words
 
 
-@pytest.mark.parametrize("what", ["run", "map"])
+@pytest.mark.parametrize("what", ["run", "map", "large map"])
 def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
     tmp_path: Path, what: str
 ) -> None:
     begin = {
         "run": "run = session.spawn('Wait')",
         "map": "run = session.map(['one', 'two'], 'Say {{text}}')",
+        # Its frame is larger than what pyzmq sends without copying.
+        "large map": "run = session.map([f'two {n}' for n in range(900)], 'Say {{text}}')",
     }[what]
     with started() as kernel:
         kernel.ok(
@@ -114,10 +116,31 @@ def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
     assert frames
     assert {frame["status"] for frame in frames} == {"interrupted"} == {str(info.status)}
     assert f"{info.tokens_used} tokens" in words
-    assert "interrupted: 3 agents: 1 completed, 2 interrupted" in words
+    assert f"interrupted: {info.agents} agents: " in words
+    assert (what == "large map") is (len(str(frames[-1])) > 100_000)
     shown = {row["path"]: row["status"] for row in frames[-1]["agents"]}
     assert shown == {agent.path: str(agent.status) for agent in record.agents}
-    if what == "map":
+    if what != "run":
         lines = [state["value"] for state in states if "agentnb-map-progress" in str(state)]
-        assert ">1 stopped<" in lines[-1]
+        assert f">{info.agents - 1 - (what == 'map')} stopped<" in lines[-1]
         assert "running" not in lines[-1]
+
+
+def test_run_that_waited_for_its_turn_is_not_shown_as_interrupted() -> None:
+    """No record has it, so nothing can go on with it."""
+    with started() as kernel:
+        kernel.ok(
+            "%load_ext agentnb",
+            "import asyncio, agentnb; from agentnb.testing import Reply, ScriptedProvider",
+            "async def hold(): await asyncio.Event().wait()",
+            "provider = ScriptedProvider(lambda _: Reply('', pause=hold))",
+            "session = agentnb.configure(provider=provider, store=None)",
+            "first = session.spawn('Wait')",
+            "session.spawn('Then', thread=first.thread_id).panel()",
+        )
+        assert kernel.shut_down() == 0
+        said = [message["content"] for message in kernel.left()]
+
+    states = [each["data"].get("state", {}) for each in said if "data" in each]
+    assert "interrupted" not in str([state for state in states if "snapshot" in state])
+    assert "interrupted" not in str([each for each in said if "transient" in each])

@@ -80,6 +80,24 @@ def test_background_cell_without_the_live_view_has_the_run_in_words_up_to_its_en
     assert is_told_later or "completed: 2 agents" in shown.displays[0]["text/plain"]
 
 
+def test_background_cell_whose_words_cannot_be_made_keeps_its_run(kernel: Kernel) -> None:
+    kernel.ok(
+        "os.environ['AGENTNB_DISPLAY'] = 'text'; import sys, agentnb.views.panel as panel",
+        "was = sys.modules.pop('agentnb.views.panel.beside', None)",
+        "sys.modules['agentnb.views.panel.beside'] = None",
+    )
+
+    shown = kernel.ok("%%spawn --bg -o run\nPlan")
+
+    kernel.ok(
+        "del os.environ['AGENTNB_DISPLAY'], sys.modules['agentnb.views.panel.beside']",
+        "if was: sys.modules['agentnb.views.panel.beside'] = was",
+        "result = run.result()",
+    )
+    assert shown.order == []
+    assert "no line on the run" in shown.stderr
+
+
 def test_quiet_background_cell_shows_nothing_of_its_run(kernel: Kernel) -> None:
     assert kernel.ok("%%spawn --bg --quiet -o run\nPlan").order == []
     kernel.ok("result = run.result()")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 import weakref
@@ -24,6 +25,7 @@ from agentnb.core.reading import PROCESS_DIED
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
 from agentnb.core.types import AgentStatus
+from agentnb.views.front_end import is_notebook, shell_at_hand
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import ReceiptOf
@@ -52,6 +54,8 @@ _attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
 
 def interrupt_open() -> None:
     """End each run that goes on as its record will have it: its process ends before it."""
+    if is_notebook():  # a large message would need a thread of pyzmq, which cannot begin any more
+        shell_at_hand().kernel.session.copy_threshold = sys.maxsize
     for publisher in [*_attached]:
         publisher.interrupt()
 
@@ -230,6 +234,8 @@ class FramePublisher:
             rows, calls = self.bus.rows_since(0), self.bus.whole_tool_calls
             self.fold.feed(rows[self._position :])
             self._position = len(rows)
+            if not self.fold.tree.agents:  # it waits for its turn: no record has it
+                return
             # Its own copy: the run is cancelled now, which no record has either.
             self.bus = EventBus.of_record(self.bus.run_id, [*rows, *self._ends(rows)], calls)
             self._budget = None

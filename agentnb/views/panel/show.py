@@ -27,7 +27,7 @@ def show_live(widget: DOMWidget) -> None:
 
     show: Any = display
     if is_interactive() and not is_notebook():
-        words = "A live view needs a notebook; `%spawn status` shows the run here, too."
+        words = "A live view needs a notebook; in a terminal `%spawn status` shows a run."
         show({"text/plain": words}, raw=True)
         return
     data = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
