@@ -283,14 +283,15 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota", "exceeded_current_quota_error")
 """Kinds of a 429 for which waiting does not help: of OpenAI and Moonshot."""
+_OF_ACCOUNT = (
+    r"(?i)credit balance is too low|reached your specified .*usage limits"
+    r"|\baccount is (?:in good standing|in arrears)"
+)
 _EMPTY = {
-    400: re.compile(r"(?i)credit balance is too low|reached your specified .*usage limits"),
-    429: re.compile(
-        r"(?i)credit balance is too low|reached your specified .*usage limits"
-        r"|insufficient balance|余额不足|欠费"
-    ),
+    400: re.compile(_OF_ACCOUNT),
+    429: re.compile(rf"{_OF_ACCOUNT}|insufficient balance|余额不足|欠费"),
 }
-"""What the Messages API says of an account, and Zhipu, by status."""
+"""What the Messages API, Alibaba and Zhipu say of an account, by status."""
 _ADD_CREDIT = "Add credit to the account, or use another model"
 _OF_REPLY = ("tool_use_failed",)
 """Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""

@@ -82,8 +82,9 @@ _LONGEST_TEXT = 4_000
 _MOST_SENTENCES = 50
 _MISTAKE = r"""\{\\*['"]type\\*['"]\s*:\s*\\*['"]\w+\\*['"]\s*,\s*\\*['"](?:loc|msg)\b"""
 """Begins one of vLLM's list; a part of a message begins with its `type`, too."""
-_SENTENCE_END = re.compile(rf"(?<=[.;!?])\s+|\n+(?![ \t])|(?={_MISTAKE})")
-"""Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes."""
+_SENTENCE_END = re.compile(rf"(?<=[.;!?])\s+(?!(?i:supported) values)|\n+(?![ \t])|(?={_MISTAKE})")
+"""Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes;
+OpenAI what would be taken behind it."""
 _WORDS = (
     *("message", "msg", "detail", "details", "error", "errors"),
     *("metadata", "raw", "reason", "title"),
@@ -242,6 +243,8 @@ class _Row:
     """That it is not taken."""
     unless: str = _OTHERWISE
     """Words of a complaint about other things."""
+    listed: str = ""
+    """What is in a list of what would be taken, if the complaint has one."""
     is_name: bool = True
     """Whether `named` is a name of the request's, not only common words: a server's own error must
     quote one."""
@@ -342,7 +345,7 @@ _TABLE = (
         rf"{_name(SYSTEM)}|\brole\b.*['\"`]system['\"`]|['\"`]system['\"`].*\brole\b",
         unless=rf"{_OTHERWISE}|\bafter role\b",
     ),
-    _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value"),
+    _Row(SYSTEM, r"['\"`]system['\"`]", r"\binvalid value", listed=r"\buser\b|\bassistant\b"),
     _Row(SYSTEM, r"\brole: system\b", rf"{_UNKNOWN}|\binvalid\b"),
     _Row(
         SYSTEM,
@@ -384,15 +387,17 @@ _TABLE = (
     ),
     _Row(
         CONTENT,
-        rf"\binvalid value: ['\"`]{_THINKING}['\"`]",
+        rf"\binvalid value: ['\"`]{_THINKING}['\"`](?! (?:for|of|in) (?!.*\bcontent\b))",
         r"",
         unless=r"^(?!messages|content)[\w.\[\]]+: invalid value",
+        listed=r"\btext\b",
     ),
     _Row(
         CONTENT,
         r"\bcontent\W+(?:list\S*\W+)?\d+\W+type\b",
         r"\bshould be .text\b",
-        unless=rf"\buser\W+content\b|\btool.result|\bshould be\b.*\b{_THINKING}\b",
+        unless=rf"\buser\W+content\b|\btool.result|\bshould be\b(?:(?!\bgot\b).)*\b{_THINKING}\b"
+        rf"|\bgot\b(?!\W+{_THINKING}\b)",
     ),
     _Row(CONTENT, r"\bcontent\b.{0,40}\btype\b", r"\beither .text\b", unless=r"(?!)"),
     _Row(CONTENT, r"\bmessages\[\d+\]: invalid type: (?:map|sequence)\b", r""),
@@ -464,7 +469,8 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
         # By common words a refusal may mean anything: nothing of ours beside a person's option.
         is_loose = complaint.teaches and not any(word.search(refused) for word in words)
         for part in sent:
-            if any(_is_meant(row, refused) for row in _rows(part) if row.is_name or is_loose):
+            rows = (row for row in _rows(part) if row.is_name or is_loose)
+            if any(_is_meant(row, refused, _LIST.findall(sentence)) for row in rows):
                 return form.leaving_out(part)
         if _pattern(_MISSED).search(sentence):
             for part in sorted(form.without):
@@ -473,11 +479,12 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     return form
 
 
-def _is_meant(row: _Row, sentence: str) -> bool:
+def _is_meant(row: _Row, sentence: str, lists: Iterable[str] = ()) -> bool:
     return (
         _pattern(row.named).search(sentence) is not None
         and _pattern(row.says).search(sentence) is not None
         and _pattern(row.unless).search(sentence) is None
+        and all(map(_pattern(row.listed).search, lists))
     )
 
 

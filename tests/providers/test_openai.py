@@ -684,6 +684,15 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": 429, "type": None, "message": "您的账户已欠费,请充值后重试。"}, NoCredit),
         ({"code": 429, "type": None, "message": "Your credit balance is too low"}, NoCredit),
         ({"code": 400, "type": None, "message": "Bad text: insufficient balance"}, InvalidRequest),
+        ({"code": "1113", "type": None, "message": "Your account is in arrears"}, NoCredit),
+        (
+            {
+                "code": 400,
+                "type": "Arrearage",
+                "message": "Access denied, please make sure your account is in good standing",
+            },
+            NoCredit,
+        ),
         ({"code": 402, "type": None, "message": "It needs fewer max_tokens"}, NoCredit),
         ({"code": None, "type": "NotFoundError"}, ModelNotFound),
         ({"code": 7, "type": "of a new kind"}, ServerFailed),
