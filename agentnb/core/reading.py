@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -99,16 +99,24 @@ def whole_rows(journal: RunJournal, *, interrupted: bool) -> list[Row]:
         rows.append(_row(latest_s, added))
         told.learn(added)
     if interrupted and not told.has_run_ended:
-        for agent_id in told.open_agents(head.thread_id):
-            rows.append((latest_s, AgentInterrupted(agent_id=agent_id, reason=PROCESS_DIED)))
-        finished = RunFinished(
-            status=AgentStatus.INTERRUPTED,
-            tokens_used=told.tokens_used,
-            duration_ms=round(latest_s * 1000),
-            error=PROCESS_DIED,
-        )
-        rows.append((latest_s, finished))
+        rows += interrupted_ends(rows, head.thread_id)
     return rows
+
+
+def interrupted_ends(rows: Sequence[Row], root_id: str) -> list[Row]:
+    """The ends of a run whose process ended before it, and of its agents: see `whole_rows`."""
+    told, at_s = _Told(rows), max(row[0] for row in rows)
+    finished = RunFinished(
+        status=AgentStatus.INTERRUPTED,
+        tokens_used=told.tokens_used,
+        duration_ms=round(at_s * 1000),
+        error=PROCESS_DIED,
+    )
+    ends = [
+        _row(at_s, AgentInterrupted(agent_id=each, reason=PROCESS_DIED))
+        for each in told.open_agents(root_id)
+    ]
+    return [*ends, (at_s, finished)]
 
 
 def _row(at_s: float, event: Event) -> Row:
@@ -140,7 +148,7 @@ class _ToldOfAgent:
 class _Told:
     """What the rows of a record report, as far as records may know more."""
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: Sequence[Row]) -> None:
         self.agents: dict[str, _ToldOfAgent] = {}
         self.has_run_ended = False
         self.tokens_used = 0
@@ -304,44 +312,22 @@ def tool_call_finished(record: ToolCallRecord) -> ToolCallFinished:
 
 def agent_ended(end: EndRecord, agent_id: str) -> Event:
     """The event of an agent's end."""
-    text, tokens, ms = end.text, end.tokens_used, end.duration_ms
+    error = end.error or ""
+    common: dict[str, Any] = {
+        "agent_id": agent_id,
+        "text": end.text,
+        "tokens_used": end.tokens_used,
+        "duration_ms": end.duration_ms,
+    }
     match end.status:
         case AgentStatus.COMPLETED:
-            return AgentCompleted(
-                agent_id=agent_id,
-                result_summary=one_line(text),
-                text=text,
-                tokens_used=tokens,
-                duration_ms=ms,
-                cut=end.cut,
-            )
+            return AgentCompleted(**common, result_summary=one_line(end.text), cut=end.cut)
         case AgentStatus.CANCELLED:
-            return AgentCancelled(
-                agent_id=agent_id,
-                reason=end.error or "",
-                text=text,
-                tokens_used=tokens,
-                duration_ms=ms,
-                by=end.by,
-            )
+            return AgentCancelled(**common, reason=error, by=end.by)
         case AgentStatus.EXHAUSTED:
-            return AgentExhausted(
-                agent_id=agent_id,
-                reason=end.error or "",
-                text=text,
-                tokens_used=tokens,
-                duration_ms=ms,
-            )
+            return AgentExhausted(**common, reason=error)
         case _:
-            return AgentFailed(
-                agent_id=agent_id,
-                error=end.error or "",
-                will_retry=False,
-                attempt=end.attempt,
-                text=text,
-                tokens_used=tokens,
-                duration_ms=ms,
-            )
+            return AgentFailed(**common, error=error, will_retry=False, attempt=end.attempt)
 
 
 def run_finished(end: EndRecord) -> RunFinished:

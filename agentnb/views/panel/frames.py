@@ -14,18 +14,16 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Protocol
 
 from agentnb.core.bus import EventBus
-from agentnb.core.events import AgentInterrupted, ModelCallFinished, Row, RunFinished
-from agentnb.core.reading import PROCESS_DIED
+from agentnb.core.reading import interrupted_ends
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
-from agentnb.core.types import AgentStatus
-from agentnb.views.front_end import is_notebook, shell_at_hand
+from agentnb.views.front_end import shell_at_hand
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import ReceiptOf
@@ -54,8 +52,10 @@ _attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
 
 def interrupt_open() -> None:
     """End each run that goes on as its record will have it: its process ends before it."""
-    if is_notebook():  # a large message would need a thread of pyzmq, which cannot begin any more
-        shell_at_hand().kernel.session.copy_threshold = sys.maxsize
+    kernel = getattr(shell_at_hand(), "kernel", None)
+    if session := getattr(kernel, "session", None):
+        # A large message would need a thread of pyzmq, which cannot begin any more.
+        session.copy_threshold = sys.maxsize
     for publisher in [*_attached]:
         publisher.interrupt()
 
@@ -237,25 +237,9 @@ class FramePublisher:
             if not self.fold.tree.agents:  # it waits for its turn: no record has it
                 return
             # Its own copy: the run is cancelled now, which no record has either.
-            self.bus = EventBus.of_record(self.bus.run_id, [*rows, *self._ends(rows)], calls)
+            ends = interrupted_ends(rows, self.fold.tree.root_id)
+            self.bus = EventBus.of_record(self.bus.run_id, [*rows, *ends], calls)
             self._budget = None
-
-    def _ends(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """What `agentnb.core.reading.whole_rows` adds to the record of these rows."""
-        tree, at_s = self.fold.tree, self.fold.newest_s
-        for agent in reversed(tree.agents.values()):
-            if not tree.status_of(agent).is_terminal:
-                yield at_s, AgentInterrupted(agent_id=agent.agent_id, reason=PROCESS_DIED)
-        calls = [row[1] for row in rows if isinstance(row[1], ModelCallFinished)]
-        yield (
-            at_s,
-            RunFinished(
-                status=AgentStatus.INTERRUPTED,
-                tokens_used=sum(call.usage.budget_tokens for call in calls),
-                duration_ms=round(at_s * 1000),
-                error=PROCESS_DIED,
-            ),
-        )
 
     def tell(self, line: str) -> None:
         """Show the user a line that is not from events, such as a failed command.
