@@ -82,7 +82,10 @@ def _lessons(files: Sequence[str], mode: str, jobs: int) -> int:
         print(error, file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
-        print("Interrupted: the notebooks that had not ended are as they were.", file=sys.stderr)
+        said = "Interrupted: the notebooks that had not ended are as they were"
+        if mode != "replay":
+            said += "; their cassettes have the calls that were answered"
+        print(f"{said}.", file=sys.stderr)
         return INTERRUPTED
     print(_lessons.summary(done))
     return BROKEN if any(each.failed for each in done) else 0
@@ -136,33 +139,34 @@ def _freeze(file: str) -> str:
     return "the state of views that are gone removed" if is_smaller else "nothing to remove"
 
 
-def _prune(notebook: str | None, file: str) -> str:
+def _prune(notebooks: Sequence[str], file: str) -> str:
     from agentnb.cassette import Cassette, prune
 
-    left_out = _not_asked(notebook, file) if notebook else ()
+    left_out = _not_asked(notebooks, file) if notebooks else ()
     gone = prune(file, left_out)
     said = f"{counted(len(gone), 'call')} removed" if gone else "no unused calls"
-    if not notebook and not gone:
+    if not notebooks and not gone:
         runs = listed([literal(label, 60) for label in Cassette.read(file).labels], most=10)
         said += f" in its runs ({runs}). `--notebook FILE` removes the runs that no cell asks for"
     return "\n".join([said, *(f"  {call}" for call in gone)])
 
 
-def _not_asked(notebook: str, cassette: str) -> Sequence[str]:
-    """The runs of a cassette that no cell asks for. Runs the notebook, which asks no model."""
+def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
+    """The runs of a cassette that no cell asks for. Runs the notebooks, which asks no model."""
     import asyncio
 
     from agentnb.cassette import Cassette
-    from agentnb.testing._lessons import run_lessons
+    from agentnb.testing._lessons import run_lessons, unused_by_all
 
-    path, labels = Path(notebook), Cassette.read(cassette).labels
-    (ran,) = asyncio.run(run_lessons([path], "replay", cassette=Path(cassette)))
-    if ran.error or ran.not_recorded or not set(labels) - set(ran.unused):
-        raise NotebookError(
-            f"Nothing was removed: {literal(notebook)} did not run to its end, or asked for no run "
-            "of the cassette. Run `python -m agentnb check` to see what is wrong."
-        )
-    return ran.unused
+    paths, labels = [Path(each) for each in notebooks], Cassette.read(cassette).labels
+    done = asyncio.run(run_lessons(paths, "replay", cassette=Path(cassette)))
+    for ran in done:
+        if ran.error or ran.not_recorded or not set(labels) - set(ran.unused):
+            raise NotebookError(
+                f"Nothing was removed: {literal(str(ran.path))} did not run to its end, or asked "
+                "for no run of the cassette. Run `python -m agentnb check` to see what is wrong."
+            )
+    return unused_by_all(done)
 
 
 def _jobs(word: str) -> int:
@@ -225,9 +229,11 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("files", nargs="+", metavar="FILE", help="NAME.cassette.jsonl")
     prune.add_argument(
         "--notebook",
+        action="append",
+        default=[],
         metavar="FILE",
-        help="also remove the runs that no cell of this notebook asks for; it is run to find them, "
-        "in mode `replay`, which asks no model",
+        help="also remove the runs that no cell of this notebook asks for, or of these, if it is "
+        "given several times; they are run to find them, in mode `replay`, which asks no model",
     )
     diff = _verb(
         tidy,

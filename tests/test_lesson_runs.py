@@ -209,6 +209,67 @@ def test_recordings_of_a_lesson_in_another_folder_are_asked_for(say: Say) -> Non
         assert (returned, "no unused calls" in said) == (0, True), said
 
 
+def test_two_lessons_with_one_cassette_keep_each_others_runs(say: Say, tmp_path: Path) -> None:
+    Path("agentnb.yaml").write_text("mode: replay\ncassette: all.cassette.jsonl\n")
+    one = lesson(LOAD, MODEL, FIRST, "%%spawn --name third\nCompare.", name="a.ipynb")
+    two = lesson(LOAD, MODEL, SECOND, name="b.ipynb")
+    say("trust", "agentnb.yaml")
+    for path in one, two:
+        returned, said = say("record", str(path))
+        assert returned == 0, said
+    edit(one, 4, None)
+
+    returned, said = say("check", str(one), str(two))
+
+    assert returned == 0, said
+    assert "all.cassette.jsonl: none of them asks for 'third' (`cassette prune --no" in said
+    assert said.count("asks for") == 1
+    assert "new call" not in said
+
+    both = ["--notebook", str(one), "--notebook", str(two)]
+    returned, said = say("cassette", "prune", *both, "all.cassette.jsonl")
+
+    assert "4 calls removed" in said
+    assert Cassette.read("all.cassette.jsonl").labels == ("first", "second")
+
+
+def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) -> None:
+    first = f"{LOAD}\nif True:\n    {MODE}\nprint(2 + 2)"
+    path = lesson(first, MODEL, FIRST)
+    changed = load(path)
+    changed.cells[1].outputs = [output("stream", text="Mode: replay. Models are not called.\n5\n")]
+    save(changed, path)
+
+    returned, said = say("record", str(path))
+
+    assert returned == 0, said
+    saved = load(path).cells[1]
+    assert saved.source == first
+    assert "".join(each.text for each in saved.outputs) == (
+        "Mode: replay. Models are not called.\n4\n"
+    )
+
+    assert say("check", str(path))[0] == 0
+    edit(path, 1, first.replace("2 + 2", "2 + 3"))
+
+    returned, said = say("check", str(path))
+
+    assert returned == 1
+    assert "  cell [1]:\n    stdout differs (- saved, + now):\n      - 4\n      + 5" in said
+
+
+def test_lesson_that_is_a_link_stays_one(say: Say) -> None:
+    Path("kept").mkdir()
+    real = lesson(LOAD, MODEL, FIRST, name="kept/rivers.ipynb")
+    Path("rivers.ipynb").symlink_to(real)
+
+    returned, said = say("record", "rivers.ipynb")
+
+    assert returned == 0, said
+    assert Path("rivers.ipynb").is_symlink()
+    assert "Both." in str(load(real).cells[3].outputs)
+
+
 def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
     path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
     say("record", str(path))
@@ -384,6 +445,16 @@ def test_wrong_file_is_told_of_and_the_others_are_run(say: Say) -> None:
     assert "its kernel died in cell [1]" in said
     assert "there is no such file" in said
     assert "5 notebooks: 4 with differences" in said
+
+
+def test_notebooks_below_a_folder_are_checked_and_not_jupyters_copies(say: Say) -> None:
+    for folder in "week 1", "week 2/b", ".ipynb_checkpoints", "week 1/.ipynb_checkpoints":
+        Path(folder).mkdir(parents=True)
+        lesson("1", name=f"{folder}/rivers.ipynb")
+
+    _, said = say("check", ".")
+
+    assert re.findall("(?m)^. (.*ipynb):", said) == ["week 1/rivers.ipynb", "week 2/b/rivers.ipynb"]
 
 
 def test_folder_without_a_notebook_is_an_error(say: Say) -> None:

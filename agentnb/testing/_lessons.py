@@ -19,6 +19,7 @@ from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -38,7 +39,9 @@ from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
-_MODE_LINE = re.compile(r"^(\s*%agentnb\s+mode\s+)(\w+)[ \t]*$", re.MULTILINE)
+_MODE_LINE = re.compile(r"^([ \t]*)%agentnb[ \t]+mode[ \t]+(\w+)[ \t]*$", re.MULTILINE)
+_MODE_SAID = re.compile(r"^Mode: \w+\. .*\n?", re.MULTILINE)
+"""What that line prints first."""
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
@@ -76,6 +79,8 @@ class Lesson:
     """List prices of these calls, on the day of their recording; `None` without any."""
     unused: Sequence[str] = ()
     """Labels of recorded runs that no cell asked for. Empty if it did not run to its end."""
+    shared: Path | None = None
+    """Its cassette, where that is not its own: other notebooks may ask for these runs."""
     took_s: float = 0.0
 
     @property
@@ -108,9 +113,8 @@ class Lesson:
             yield from (f"    {line}".rstrip() for line in differing[:_MOST_LINES])
             if (more := len(differing) - _MOST_LINES) > 0:
                 yield f"    and {counted(more, 'more line')}"
-        if self.unused:
-            runs = listed([literal(label, 60) for label in self.unused], most=_MOST_LISTED)
-            yield f"  no cell asks for: {runs} (`cassette prune --notebook` removes them)"
+        if self.unused and self.shared is None:
+            yield f"  no cell asks for: {_named(self.unused)}"
 
 
 async def run_lessons(
@@ -163,26 +167,45 @@ def _named_by_file(notebook: Path) -> Path | None:
 
 
 def notebooks_in(files: Iterable[str]) -> list[Path]:
-    """The notebooks that are named, and those in the folders that are named.
+    """The notebooks that are named, and those below the folders that are named.
+
+    Not those in hidden folders, such as Jupyter's `.ipynb_checkpoints`.
 
     Raises:
         UnreadableNotebook: A folder has none.
     """
     found: dict[Path, None] = {}
     for path in map(Path, files):
-        inside = sorted(path.glob("*.ipynb")) if path.is_dir() else [path]
+        inside = [path]
+        if path.is_dir():
+            below = [(each, each.relative_to(path).parts) for each in path.rglob("*.ipynb")]
+            inside = sorted(each for each, parts in below if not any(p[0] == "." for p in parts))
         if not inside:
             raise UnreadableNotebook(str(path), "the folder has no notebook")
         found |= dict.fromkeys(inside)
     return list(found)
 
 
+def unused_by_all(lessons: Sequence[Lesson]) -> list[str]:
+    """The labels of a cassette that all notebooks have, for which none of them asks."""
+    return [label for label in lessons[0].unused if all(label in each.unused for each in lessons)]
+
+
+def _named(labels: Sequence[str]) -> str:
+    runs = listed([literal(label, 60) for label in labels], most=_MOST_LISTED)
+    return f"{runs} (`cassette prune --notebook` removes them)"
+
+
 def summary(lessons: Sequence[Lesson]) -> str:
-    """One line on all of them."""
+    """One line on all of them, and one on each cassette that they share."""
+    lines = []
+    for path in dict.fromkeys(each.shared for each in lessons if each.shared):
+        if unused := unused_by_all([each for each in lessons if each.shared == path]):
+            lines.append(f"{visible(path.name, 200)}: none of them asks for {_named(unused)}")
     failed = sum(each.failed for each in lessons)
     of_what = "with differences" if lessons[0].is_check else "not saved"
     said = f"{failed:,} {of_what}" if failed else f"all {'as' if lessons[0].is_check else ''} saved"
-    return f"{counted(len(lessons), 'notebook')}: {' '.join(said.split())}"
+    return "\n".join([*lines, f"{counted(len(lessons), 'notebook')}: {' '.join(said.split())}"])
 
 
 def read_lesson(path: Path) -> Any:
@@ -245,28 +268,36 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
     before, made = _cassette(own), deepcopy(saved)
     if mode == REPLAY and before is None:
         mode = LIVE  # a lesson whose model is a script
-    about_mode = None if mode == LIVE else _set_mode(made, mode)
+    about_mode = None if mode == LIVE else _leave_mode_out(made)
     asked = await _execute(lesson, made, mode, path, at_cell)
     for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
-        if place == about_mode:
-            now |= {name: was[name] for name in ("source", "outputs", "execution_count")}
-        elif place >= lesson.ran - bool(lesson.error):
+        if place >= lesson.ran - bool(lesson.error):
             break  # it was not run, or failed
-        elif not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
-            if differing := differences(compared(was.outputs), compared(now.outputs)):
+        if place == about_mode:
+            now.source = was.source
+            if not (said := [*_said_of_mode(was.outputs)]):  # nobody knows what it would say
+                now |= {name: was[name] for name in ("outputs", "execution_count")}
+                continue
+            now.outputs[:0] = said
+        if not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
+            clean = partial(_MODE_SAID.sub, "", count=1) if place == about_mode else str
+            both = compared(was.outputs), compared(now.outputs)
+            if differing := differences(*both, clean=clean):
                 lesson.changed[place + 1] = differing
     lesson.not_recorded = sum(map(_is_not_recorded, cells_of(made)[: lesson.ran]))
     used = _cassette_used(saved, lesson, path)
+    lesson.shared = None if used == lesson.path.with_suffix(SUFFIX).absolute() else used
     after = _cassette(used)
-    lesson.new = len(_calls_in(after) - _calls_in(before if used == own else None))
     if after is not None and asked is not None:
         _account(lesson, after, asked)
+    new = _calls_in(after) - _calls_in(before if used == own else None)
+    lesson.new = sum(label not in lesson.unused for label, _ in new)
     if mode not in (LIVE, REPLAY) and not lesson.failed:
         _save(lesson.path, made)
 
 
-def _set_mode(notebook: Any, mode: str) -> int | None:
-    """Let the first cell that says a mode say this one. Returns its place among the cells.
+def _leave_mode_out(notebook: Any) -> int | None:
+    """Let the environment say the mode, not the first cell that says one. Returns its place.
 
     A notebook that begins to record and then says another mode is left alone: it is about that.
     """
@@ -275,10 +306,18 @@ def _set_mode(notebook: Any, mode: str) -> int | None:
     if said[:1] == ["record"] and set(said) != {"record"}:
         return None
     for place, cell in enumerate(cells):
-        cell.source, count = _MODE_LINE.subn(rf"\g<1>{mode}", cell.source, count=1)
+        cell.source, count = _MODE_LINE.subn(r"\g<1>pass", cell.source, count=1)
         if count:
             return place
     return None
+
+
+def _said_of_mode(outputs: Iterable[Any]) -> Iterator[Any]:
+    """What the line that is left out said when the notebook was saved."""
+    for each in outputs:
+        if each.output_type == "stream" and (found := _MODE_SAID.search(each.text)):
+            yield type(each)(each, text=found[0])
+            return
 
 
 async def _execute(
@@ -389,5 +428,6 @@ def _save(path: Path, notebook: Any) -> None:
     import nbformat
 
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    path = path.resolve()  # a link would be replaced
     replace_file(path, text if text.endswith("\n") else f"{text}\n")
     freeze_file(path)

@@ -80,7 +80,7 @@ def freeze_file(path: Path) -> int:
     read = read_document(path)
     document, total = frozen(read)
     if document != read:
-        replace_file(path, _as_text(document))
+        replace_file(path.resolve(), _as_text(document))  # a link would be replaced
     return total
 
 
