@@ -10,6 +10,7 @@ Other formulas stay text.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 MOST_LENGTH = 4_000
 """Most characters of one formula."""
@@ -24,106 +25,17 @@ _MOST_DEPTH_OF_ARROW = 3
 MOST_CELLS = 1_000
 """Most cells of all tables of a formula; MathJax fills each row to the width of the widest."""
 
-_GREEK = """
-    alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa varkappa lambda mu
-    nu xi omicron pi varpi rho varrho sigma varsigma tau upsilon phi varphi chi psi omega digamma
-    Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
-    varGamma varDelta varTheta varLambda varXi varPi varSigma varUpsilon varPhi varPsi varOmega
-"""
-_LETTERS = """
-    aleph beth gimel daleth hbar hslash ell wp Re Im Bbbk partial nabla infty imath jmath eth mho
-    complement Finv Game emptyset varnothing forall exists nexists angle measuredangle
-    sphericalangle backprime prime degree surd top bot bigstar blacksquare square Box Diamond
-    lozenge blacklozenge triangle triangledown blacktriangle blacktriangledown diamondsuit
-    clubsuit heartsuit spadesuit flat natural sharp checkmark dagger ddagger yen S
-    circledR circledS maltese diagup diagdown
-"""
-_OPERATORS = """
-    pm mp times div cdot ast star circ bullet cap cup uplus sqcap sqcup vee lor wedge land lnot neg
-    not setminus smallsetminus wr diamond bigtriangleup bigtriangledown triangleleft triangleright
-    oplus ominus otimes oslash odot bigcirc amalg centerdot dotplus Cap Cup doublecap doublecup
-    barwedge veebar doublebarwedge boxminus boxtimes boxdot boxplus divideontimes ltimes rtimes
-    leftthreetimes rightthreetimes curlywedge curlyvee circleddash circledast circledcirc intercal
-    lhd rhd unlhd unrhd
-    sum prod coprod int iint iiint iiiint idotsint oint smallint intop bigcap bigcup bigsqcup
-    bigvee bigwedge bigodot bigotimes bigoplus biguplus
-    sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh coth exp log ln lg lim limsup
-    liminf varlimsup varliminf varinjlim varprojlim injlim projlim max min sup inf arg det dim deg
-    gcd hom ker Pr bmod pmod mod pod limits nolimits operatorname
-"""
-_RELATIONS = """
-    lt gt le leq ge geq leqq geqq leqslant geqslant eqslantless eqslantgtr lesssim gtrsim
-    lessapprox gtrapprox approxeq lessdot gtrdot lll ggg llless gggtr lessgtr gtrless lesseqgtr
-    gtreqless lesseqqgtr gtreqqless ne neq equiv sim simeq approx cong propto asymp doteq doteqdot
-    Doteq risingdotseq fallingdotseq backsim backsimeq thicksim thickapprox bumpeq Bumpeq eqcirc
-    circeq triangleq prec succ preceq succeq preccurlyeq succcurlyeq curlyeqprec curlyeqsucc
-    precsim succsim precapprox succapprox precneqq succneqq precnsim succnsim precnapprox
-    succnapprox ll gg subset supset subseteq supseteq subseteqq supseteqq Subset Supset subsetneq
-    supsetneq subsetneqq supsetneqq varsubsetneq varsupsetneq nsubseteq nsupseteq nsubseteqq
-    nsupseteqq sqsubset sqsupset sqsubseteq sqsupseteq in ni owns notin vdash dashv models vDash
-    Vdash Vvdash nvdash nvDash nVdash nVDash perp parallel nparallel shortparallel nshortparallel
-    mid nmid shortmid nshortmid bowtie Join smile frown smallsmile smallfrown between pitchfork
-    backepsilon varpropto therefore because vartriangle vartriangleleft vartriangleright
-    trianglelefteq trianglerighteq ntriangleleft ntriangleright ntrianglelefteq ntrianglerighteq
-    blacktriangleleft blacktriangleright nless ngtr nleq ngeq nleqq ngeqq nleqslant ngeqslant lneq
-    gneq lneqq gneqq lnsim gnsim lnapprox gnapprox lvertneqq gvertneqq nprec nsucc npreceq nsucceq
-    nsim ncong coloneqq Coloneqq coloneq eqqcolon dblcolon colon
-"""
-_ARROWS = """
-    to gets leftarrow rightarrow leftrightarrow Leftarrow Rightarrow Leftrightarrow uparrow
-    downarrow updownarrow Uparrow Downarrow Updownarrow longleftarrow longrightarrow
-    longleftrightarrow Longleftarrow Longrightarrow Longleftrightarrow implies impliedby iff mapsto
-    longmapsto hookleftarrow hookrightarrow leftharpoonup leftharpoondown rightharpoonup
-    rightharpoondown rightleftharpoons leftrightharpoons nearrow searrow swarrow nwarrow leadsto
-    rightsquigarrow leftrightsquigarrow twoheadrightarrow twoheadleftarrow rightarrowtail
-    leftarrowtail leftleftarrows rightrightarrows leftrightarrows rightleftarrows upuparrows
-    downdownarrows upharpoonleft upharpoonright downharpoonleft downharpoonright restriction
-    curvearrowleft curvearrowright circlearrowleft circlearrowright looparrowleft looparrowright
-    Lsh Rsh Lleftarrow Rrightarrow dashleftarrow dashrightarrow multimap nleftarrow nrightarrow
-    nleftrightarrow nLeftarrow nRightarrow nLeftrightarrow
-"""
 _LONG_ARROWS = frozenset(
     "xleftarrow xrightarrow xleftrightarrow xLeftarrow xRightarrow xLeftrightarrow xmapsto".split()
 )
 """Arrows that grow with the text above them."""
-_BUILT = """
-    frac dfrac tfrac cfrac binom dbinom tbinom sqrt root of over atop choose brace brack
-    hat widehat check tilde widetilde bar overline underline acute grave breve vec dot
-    ddot dddot ddddot mathring overrightarrow overleftarrow overleftrightarrow underrightarrow
-    underleftarrow underleftrightarrow overbrace underbrace overset underset stackrel substack
-    sideset overparen underparen boxed cancel bcancel xcancel phantom hphantom vphantom smash
-    mathclap mathllap mathrlap mathop mathbin mathrel mathord mathopen mathclose mathpunct
-    mathinner bra ket braket
-"""
-_FONTS = """
-    mathbb mathbf mathcal mathfrak mathit mathnormal mathrm mathscr mathsf mathtt boldsymbol
-    pmb rm bf it cal sf tt frak scr Bbb
-    displaystyle textstyle scriptstyle scriptscriptstyle tiny small normalsize large Large
-"""
-_SPACING = """
-    quad qquad enspace thinspace negthinspace negmedspace negthickspace
-    space nobreakspace hspace cr hline hdashline nonumber notag
-    dots ldots cdots vdots ddots dotsc dotsb dotsm dotsi dotso
-"""
-_FENCES = """
-    left middle right big Big bigg Bigg bigl Bigl biggl Biggl bigr Bigr biggr Biggr bigm Bigm biggm
-    Biggm langle rangle lfloor rfloor lceil rceil lvert rvert lVert rVert vert Vert lbrace rbrace
-    lbrack rbrack lgroup rgroup lmoustache rmoustache ulcorner urcorner llcorner lrcorner backslash
-    arrowvert Arrowvert bracevert
-"""
 _WITH_TEXT = frozenset(
     "text textrm textbf textit textsf texttt textup textnormal mbox hbox tag".split()
 )
 """Commands whose argument is text, in which `$` begins a formula."""
 
-COMMANDS = (
-    frozenset(
-        f"{_GREEK} {_LETTERS} {_OPERATORS} {_RELATIONS} {_ARROWS} {_BUILT} {_FONTS} {_SPACING} "
-        f"{_FENCES}".split()
-    )
-    | _WITH_TEXT
-    | _LONG_ARROWS
-)
+_DRAWING = Path(__file__).with_name("tex_commands.txt").read_text("utf-8")
+COMMANDS = frozenset({*re.sub("(?m)^#.*", "", _DRAWING).split(), *_WITH_TEXT, *_LONG_ARROWS})
 """Allowed commands; none of them defines, styles, fetches or links."""
 
 _SIGNS = frozenset(",;:!>{}|_$&#%\\ \n\t")
