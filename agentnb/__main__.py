@@ -156,9 +156,15 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
     import asyncio
 
     from agentnb.cassette import Cassette
-    from agentnb.testing._lessons import run_lessons, unused_by_all
+    from agentnb.testing._lessons import own_mode, read_lesson, run_lessons, unused_by_all
 
     paths, labels = [Path(each) for each in notebooks], Cassette.read(cassette).labels
+    for path in paths:
+        if mode := own_mode(read_lesson(path)):
+            raise NotebookError(
+                f"Nothing was removed: {literal(str(path))} sets mode {literal(mode)} itself, and "
+                "would ask models again. Set it to 'replay' there, or take it out, first."
+            )
     done = asyncio.run(run_lessons(paths, "replay", cassette=Path(cassette)))
     for ran in done:
         if ran.error or ran.not_recorded or not set(labels) - set(ran.unused):

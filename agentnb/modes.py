@@ -234,15 +234,20 @@ def _nothing_beside(cassette: CassetteFile | None, cwd: Path) -> str | None:
         )
     if not cassette.origin.startswith(_BESIDE):
         return None
-    for left in _cassettes_in(cassette.path.parent):
+    said = nothing_at(cassette.path)
+    return f"CI is set, {said}, {or_live}." if "git mv" in said else None
+
+
+def nothing_at(cassette: Path) -> str:
+    """That a notebook has no cassette, and what to do: to rename one that may be left behind."""
+    for left in _cassettes_in(cassette.parent):
         if not _is_file(left.with_name(left.name.removesuffix(SUFFIX) + _NOTEBOOK)):
             return (
-                f"CI is set, the notebook has no {cassette.path.name}, and {left.name} has no "
-                "notebook: if you renamed the notebook, rename its cassette, too "
-                f"(`git mv {shlex.quote(left.name)} {shlex.quote(cassette.path.name)}`); else "
-                f"record it, {or_live}."
+                f"the notebook has no {cassette.name}, and {left.name} has no notebook: if you "
+                "renamed the notebook, rename its cassette, too "
+                f"(`git mv {shlex.quote(left.name)} {shlex.quote(cassette.name)}`); else record it"
             )
-    return None
+    return f"the notebook has no {cassette.name}: record it"
 
 
 def _nothing_named(mode: str, found: Sequence[Path], environment: Mapping[str, str]) -> str:

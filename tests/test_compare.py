@@ -329,6 +329,35 @@ def test_cassettes_are_compared_run_by_run(
     assert "nowhere" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "where"),
+    [
+        ("Rome is it", "Oslo is it", "root, reply 2: [-Rome-]{+Oslo+} is it"),
+        ("cc", "dd", "agent 1, reply 1: [-cc-]{+dd+}"),
+    ],
+)
+def test_reply_that_was_edited_is_named_though_the_runs_end_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], was: str, now: str, where: str
+) -> None:
+    old, new = tmp_path / "old.cassette.jsonl", tmp_path / "new.cassette.jsonl"
+    recorded(old, "a", model=by_agent({"root": [spawn("A"), "Rome is it"], "A": "cc"}))
+    lines = old.read_text().splitlines()
+    edited = [
+        line.replace(f'"content":"{was}"', f'"content":"{now}"')
+        if '"kind":"call"' in line
+        else line
+        for line in lines
+    ]
+    assert sum(one != other for one, other in zip(lines, edited, strict=True)) == 1
+    new.write_text("\n".join([*edited, ""]))
+
+    assert main(["cassette", "diff", str(old), str(new)]) == 1
+    said = capsys.readouterr().out
+
+    assert said.startswith(f"Run 'a':\n  {where}\n")
+    assert said.endswith("1 run: 1 changed\n")
+
+
 def test_recording_of_a_run_that_has_not_ended_is_compared(tmp_path: Path) -> None:
     path = tmp_path / "a.cassette.jsonl"
     recorded(path, "a", model=by_agent({"root": [spawn("A"), "x"]}))

@@ -274,12 +274,26 @@ def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
     path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
     say("record", str(path))
     before = cassette.read_bytes()
-    edit(path, 2, f'{MODEL[:-1]}, mode="live")')
+    edit(path, 3, "1")
 
     returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
 
     assert (returned, cassette.read_bytes()) == (2, before)
-    assert "Nothing was removed" in said
+    assert "Nothing was removed: 'rivers.ipynb' did not run to its end, or asked for no" in said
+
+
+@pytest.mark.parametrize("mode", ["record", "auto", "live"])
+@pytest.mark.parametrize("by", ['{2}, mode="{0}")', "{1}%agentnb mode replay\n%agentnb mode {0}"])
+def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mode: str) -> None:
+    path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
+    say("record", str(path))
+    before = cassette.read_bytes()
+    edit(path, 2, by.format(mode, f"{MODEL}\n", MODEL[:-1]))
+
+    returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
+
+    assert (returned, cassette.read_bytes()) == (2, before)
+    assert f"'rivers.ipynb' sets mode '{mode}' itself" in said
 
 
 def test_lesson_that_was_never_run_is_recorded_and_passes_nbval(say: Say) -> None:
@@ -428,6 +442,31 @@ def test_lesson_without_a_recording_and_a_key_is_told_to_be_recorded(
     assert "ANTHROPIC_API_KEY" not in said
 
 
+def test_lesson_with_a_key_and_no_recording_is_told_the_same(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
+
+    returned, said = say("check", str(lesson(LOAD, "%%spawn\nHello")))
+
+    assert returned == 1
+    assert "rivers.cassette.jsonl: record it (`python -m agentnb record rivers.ipynb`)" in said
+    assert "InternalError" not in said
+
+
+def test_renamed_lesson_is_told_to_rename_its_cassette(say: Say) -> None:
+    path = lesson(LOAD, MODEL, FIRST)
+    say("record", str(path))
+    edit(path.rename("new.ipynb"), 2, "1")
+
+    returned, said = say("check", "new.ipynb")
+
+    assert returned == 1
+    assert "`git mv rivers.cassette.jsonl new.cassette.jsonl`" in said
+    assert "`python -m agentnb record new.ipynb`" in said
+
+
 def test_wrong_file_is_told_of_and_the_others_are_run(say: Say) -> None:
     good = lesson("print(1)", name="good.ipynb")
     say("record", str(good))
@@ -454,7 +493,8 @@ def test_notebooks_below_a_folder_are_checked_and_not_jupyters_copies(say: Say) 
 
     _, said = say("check", ".")
 
-    assert re.findall("(?m)^. (.*ipynb):", said) == ["week 1/rivers.ipynb", "week 2/b/rivers.ipynb"]
+    found = sorted(re.findall("(?m)^. (.*ipynb):", said))
+    assert found == ["week 1/rivers.ipynb", "week 2/b/rivers.ipynb"]
 
 
 def test_folder_without_a_notebook_is_an_error(say: Say) -> None:

@@ -45,7 +45,8 @@ class CassetteJournal:
         path: The file. It is created with the first finished call; its folder must exist.
         label: The run's label.
         mode: `record` or `auto`.
-        tell: Called with what a person should know of the recording, as a clause.
+        tell: Called with what a person should know of the recording, as a clause; also of a file
+            that cannot be written any more. The run then goes on without it, since it is paid for.
 
     Raises:
         BadCassette: The file is not a cassette, or damaged. It is not changed.
@@ -56,7 +57,7 @@ class CassetteJournal:
         path: str | Path,
         label: str,
         mode: str = "record",
-        tell: Callable[[str], None] = lambda _: None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"`mode` must be one of {', '.join(MODES)}, not {literal(mode)}.")
@@ -107,7 +108,7 @@ class CassetteJournal:
 
         Raises:
             BadCassette: The file was damaged meanwhile. It is not changed.
-            OSError: The file cannot be written.
+            OSError: The file cannot be written, and `tell` is not given.
             ValueError: A record is malformed, so the file could not be read any more. Nothing of
                 this commit is in it.
         """
@@ -132,11 +133,18 @@ class CassetteJournal:
                 new = [checked(self._encoder.line(record, known)) for record in kept]
             self._lines += new
             self._unwritten += [line for line in new if not self._is_there(line)]
-            if any(isinstance(record, EndRecord) and record.path is None for record in waiting):
-                self._finish()
-                self._lines, self._has_ended = [], True
-            elif not self._has_ended:
-                self._append()
+            try:
+                if any(isinstance(record, EndRecord) and record.path is None for record in waiting):
+                    self._finish()
+                    self._lines, self._has_ended = [], True
+                elif not self._has_ended:
+                    self._append()
+            except OSError as error:
+                if self._tell is None:
+                    raise
+                self._head = None  # nothing more of this run
+                why = error.strerror or type(error).__name__
+                self._say(f"it cannot be written ({why}): calls are answered, and not kept")
 
     def _finish(self) -> None:
         """Put the file into order, with the run or without it."""
@@ -152,7 +160,11 @@ class CassetteJournal:
             kept = "that is not recorded, and mode `auto` asks again"
             if any(line.kind == "call" for line in self._lines):
                 self._file.finish(Recording(self.label, self.mode, self._lines), self._recording)
-        self._tell(f"run {literal(self.label, 60)}: {self._answers.in_words()}: {kept}")
+        self._say(f"{self._answers.in_words()}: {kept}")
+
+    def _say(self, clause: str) -> None:
+        if self._tell is not None:
+            self._tell(f"run {literal(self.label, 60)}: {clause}")
 
     def _is_old_there(self) -> bool:
         """Whether the file had the run before; known as long as nothing of this one is in it."""

@@ -65,10 +65,10 @@ def file_at(path: str | Path) -> CassetteFile:
 
 
 def why_read_only(path: Path) -> str:
-    """Why a cassette cannot be written, as a clause; empty if it can be, or its folder is gone."""
+    """Why a cassette cannot be written, as a clause; empty if it can be."""
     real = Path(os.path.realpath(path))
     if not real.parent.is_dir():
-        return ""
+        return "its folder does not exist"
     if not os.access(real.parent, os.W_OK | os.X_OK):
         return "its folder may only be read"
     return "it may only be read" if real.exists() and not os.access(real, os.W_OK) else ""

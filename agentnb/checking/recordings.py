@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from agentnb.cassette import Cassette
 from agentnb.cassette.decode import task_in
+from agentnb.cassette.words import word_difference
 from agentnb.checking.compare import ComparedAgent, Comparison, Side, Totals
-from agentnb.core.records import EndRecord
+from agentnb.core.records import CallRecord, EndRecord
 from agentnb.core.shown import counted
 from agentnb.core.text import quoted, visible
-from agentnb.core.types import ROOT_PATH, AgentStatus
+from agentnb.core.types import ROOT_PATH, AgentStatus, ToolUseBlock
 from agentnb.prices import Call, cost_of
 
 
@@ -33,14 +35,34 @@ def recorded_differences(old: Cassette, new: Cassette) -> Iterator[str]:
             continue
         compared = Comparison(recorded_side(old, label), recorded_side(new, label))
         models = dict.fromkeys(each.journal(label).head.model for each in (old, new))
-        is_same = compared.same and len(models) == 1
-        count["same" if is_same else "changed"] += 1
-        if not is_same:
+        is_alike = compared.same and len(models) == 1
+        what = "\n".join(_edited(old, new, label)) if is_alike else str(compared)
+        count["changed" if what else "same"] += 1
+        if what:
             said = f" ({visible(' → '.join(models), 200)})" if len(models) > 1 else ""
-            yield f"{name}{said}:\n{compared}"
+            yield f"{name}{said}:\n{what}"
     if count.total() > count["same"]:
         parts = [f"{count[kind]:,} {kind}" for kind in sorted(count)]
         yield f"{counted(count.total(), 'run')}: {', '.join(parts)}"
+
+
+def _edited(old: Cassette, new: Cassette, label: str) -> Iterator[str]:
+    """The replies of a run that differ: a replay gives the new ones, whatever it ended with."""
+    before, after = (
+        {(call.path, call.number, call.key): _said(call) for call in each.journal(label).calls}
+        for each in (old, new)
+    )
+    for place, said in before.items():
+        if said != (now := after.get(place, said)):
+            who = "root" if place[0] == ROOT_PATH else f"agent {place[0]}"
+            yield f"  {visible(who, 60)}, reply {place[1]}: {word_difference(said, now)}"
+
+
+def _said(call: CallRecord) -> str:
+    """A reply's text, and what it gives tools."""
+    content = () if call.message is None else call.message.content
+    given = (json.dumps(each.input) for each in content if isinstance(each, ToolUseBlock))
+    return " ".join([call.text if call.message is None else call.message.text, *given])
 
 
 def recorded_side(cassette: Cassette, label: str) -> Side:

@@ -14,7 +14,7 @@ import shlex
 import signal
 import time
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
 from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
-from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX
+from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX, nothing_at
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
@@ -50,7 +50,6 @@ _REPEAT = "__import__('agentnb.repeat', fromlist=['_'])"
 _ASKED = f"{_REPEAT}.asked_labels(__import__('pathlib').Path({{!r}}))"
 _UNKEPT = f"{_REPEAT}.unkept()"
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
-_NO_CASSETTE = "the notebook has no {}: record it (`python -m agentnb record {}`)"
 
 
 @dataclass
@@ -238,22 +237,37 @@ def cells_of(notebook: Any) -> list[Any]:
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
-def _configured(source: str) -> Iterator[str]:
-    """The cassettes that calls of `configure` in a cell name."""
+def own_mode(notebook: Any) -> str:
+    """A mode other than `replay` that it sets for its own cassette; empty without one."""
+    left = deepcopy(notebook)
+    _leave_mode_out(left)
+    lines = "\n".join(cell.source for cell in cells_of(left))
+    said = [name for _, name in _MODE_LINE.findall(lines)]
+    by = ("configure", "Session")
+    for cell in cells_of(left):
+        said += _configured(cell.source, "mode", by)
+        if [*_configured(cell.source, "cassette", by)]:  # a lesson that shows how to record
+            return ""
+    return next((name for name in said if name != REPLAY), "")
+
+
+def _configured(source: str, keyword: str, by: Collection[str]) -> Iterator[str]:
+    """What calls in a cell set by a keyword, as text."""
     lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
     with suppress(SyntaxError, ValueError, RecursionError):
         calls = [n for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Call)]
         for call in calls:
-            if "configure" in (getattr(call.func, "attr", ""), getattr(call.func, "id", "")):
+            if getattr(call.func, "attr", getattr(call.func, "id", "")) in by:
                 for each in call.keywords:
                     match each:
-                        case ast.keyword("cassette", ast.Constant(str(name))):
+                        case ast.keyword(arg, ast.Constant(str(name))) if arg == keyword:
                             yield name
 
 
 def _cassette_used(notebook: Any, lesson: Lesson, path: Path) -> Path:
     """The cassette; if it is not there, the one that the notebook's own code sets."""
-    named = {name for cell in cells_of(notebook) for name in _configured(cell.source)}
+    by = ("configure",)
+    named = {name for c in cells_of(notebook) for name in _configured(c.source, "cassette", by)}
     is_other = len(named) == 1 and not path.exists()
     return lesson.path.absolute().parent / named.pop() if is_other else path
 
@@ -338,7 +352,8 @@ async def _execute(
         # Nor what it says if it is ended in the middle of a cell.
         extra_arguments=["--log-level=CRITICAL"],
     )
-    why = _NO_CASSETTE.format(cassette.name, shlex.quote(str(lesson.path)))
+    record = f"`python -m agentnb record {shlex.quote(str(lesson.path))}`"
+    why = f"{nothing_at(cassette)} ({record})"
     environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
     if _named_by_file(lesson.path) == cassette:
         del environment[CASSETTE_VARIABLE]  # so that the file must be trusted
@@ -356,7 +371,7 @@ async def _execute(
             used = _cassette_used(notebook, lesson, cassette)
             reply = await client.kc.execute_interactive("", silent=True, **question(used))
     except CellExecutionError as error:
-        if mode != LIVE or error.ename != "MissingKey":
+        if mode != LIVE or not (error.ename == "MissingKey" or "NetworkClosed" in error.evalue):
             why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
         lesson.error = f"cell [{lesson.ran}] fails:\n{indent(why, '  ')}"
         return None

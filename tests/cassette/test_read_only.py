@@ -15,13 +15,14 @@ import pytest
 
 import agentnb
 from agentnb import ScriptedProvider, Session
+from agentnb.cassette import Cassette
 from tests.repeating import ended, new_kernel
 from tests.support import DEADLINE_S
 
 NAME = "x.cassette.jsonl"
 NOBODY = "os.setgroups([]); os.setgid(65534); os.setuid(65534)" if os.geteuid() == 0 else ""
 SCRIPT = f"""
-import json, os, sys, tempfile
+import json, os, resource, signal, sys, tempfile
 from agentnb import ScriptedProvider, Session
 from agentnb.notebook.settings import mode_text
 
@@ -41,7 +42,8 @@ with tempfile.TemporaryDirectory() as other:  # what is imported late is importe
         mode_text(session := session_in(mode, other + "/y.cassette.jsonl"))
         session.run_sync("a task")
 {NOBODY}
-seen = []
+# (before)
+rows = []
 for mode, task in json.loads(sys.argv[1]):
     session = session_in(mode, sys.argv[2])
     before = len(asked)
@@ -50,8 +52,8 @@ for mode, task in json.loads(sys.argv[1]):
     except Exception as error:
         said = f"{{type(error).__name__}}: {{error}}"
     sys.stderr.flush()
-    seen.append([said, len(asked) - before, mode_text(session, in_full=False)])
-print(json.dumps(seen))
+    rows.append([said, len(asked) - before, mode_text(session, in_full=False)])
+print(json.dumps(rows))
 """
 
 
@@ -66,11 +68,13 @@ def folder() -> Iterator[Path]:
         folder.chmod(0o755)
 
 
-def seen_by_a_student(path: Path, *runs: tuple[str, str]) -> tuple[list[list[Any]], str]:
+def seen_by_a_student(
+    path: Path, *runs: tuple[str, str], where: Path | None = None, before: str = ""
+) -> tuple[list[list[Any]], str]:
     """Of each run its answer, the calls that it made and what its mode says; the error output."""
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(runs), str(path)],
-        cwd=path.parent,
+        [sys.executable, "-c", SCRIPT.replace("# (before)", before), json.dumps(runs), str(path)],
+        cwd=where or path.parent,
         env={**os.environ, "PYTHONPATH": str(Path(agentnb.__file__).parents[1])},
         capture_output=True,
         text=True,
@@ -85,6 +89,42 @@ def record(path: Path) -> None:
     with new_kernel():
         session = Session(provider=provider, mode="record", cassette=path, store=None, config=False)
         ended(session.spawn("How deep?", name="deep"))
+
+
+def test_cassette_in_a_folder_that_does_not_exist_asks_no_model(folder: Path) -> None:
+    seen, told = seen_by_a_student(
+        Path("missing", NAME), ("record", "How long?"), ("auto", "How wide?"), where=folder
+    )
+
+    assert seen[0][0].startswith(f"NoCassette: '{NAME}' cannot be written, since its folder does")
+    assert [calls for _, calls, _ in seen] == [0, 1]
+    assert seen[1][0] == "Seven metres."
+    assert told == f"{NAME}: new calls are answered, and not kept.\n"
+
+
+@pytest.mark.parametrize("mode", ["record", "auto"])
+@pytest.mark.parametrize("begins", ["with the first line", "behind a run"])
+def test_full_disk_costs_no_answer_and_no_older_recording(
+    folder: Path, mode: str, begins: str
+) -> None:
+    path = folder / NAME
+    folder.chmod(0o777)
+    if begins == "behind a run":
+        record(path)
+        path.chmod(0o666)
+    size = path.stat().st_size if path.exists() else 0
+
+    full = (
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 5}, {size + 5}))"
+    )
+    seen, told = seen_by_a_student(path, (mode, "How long?"), before=full)
+
+    assert [(said, calls) for said, calls, _ in seen] == [("Seven metres.", 1)]
+    assert "cannot be written (File too large): calls are answered, and not kept.\n" in told
+    if size:
+        record(path)
+        assert Cassette.read(path).labels == ("deep",)
 
 
 @pytest.mark.parametrize("what", ["folder", "file", "new file"])
