@@ -28,6 +28,7 @@ from agentnb.core.errors import (
 )
 from agentnb.core.secrets import masked_words
 from agentnb.core.text import one_line
+from agentnb.providers.forms import Complaint
 from agentnb.providers.limits import CUT, BadReply, TooLarge
 
 if TYPE_CHECKING:
@@ -191,6 +192,10 @@ class ErrorMapping:
             if status not in (401, 402, 403, 404, 429) and re.search(pattern, what):
                 return InvalidRequest, hint
         match status:
+            case 402:
+                return NoCredit, _ADD_CREDIT
+            case 400 | 403 | 412 | 429 if kind in _NO_CREDIT or _is_of_account(status, what):
+                return NoCredit, _ADD_CREDIT
             case 401 | 403:
                 return AuthenticationFailed, (
                     f"Set {own.key} to a key that is valid there, and check {own.base_url} if it "
@@ -200,10 +205,6 @@ class ErrorMapping:
                 return ServerFailed, "Try again"
             case 404:
                 return ModelNotFound, own.unknown_model
-            case 402:
-                return NoCredit, _ADD_CREDIT
-            case 400 | 429 if kind in _NO_CREDIT or _EMPTY[status].search(what):
-                return NoCredit, _ADD_CREDIT
             case 429 if has_wait:
                 return RateLimited, "Run fewer agents at a time"
             case 429:
@@ -223,6 +224,13 @@ class ErrorMapping:
             words = one_line(_TAG.sub(" ", text), limit=80)
             return f"a web page ({words}), which is not an answer of the API"
         return one_line(text, limit=limit).removesuffix(".")
+
+
+def _is_of_account(status: int, what: str) -> bool:
+    said = Complaint(status, what).sentences  # without what they repeat of the request
+    return any(
+        _OF_ACCOUNT.search(each) or (status == 429 and _NO_BALANCE.search(each)) for each in said
+    )
 
 
 def as_words(said: object) -> str:
@@ -283,15 +291,15 @@ _STATUS_OF_KIND = {
 }
 _NO_CREDIT = ("insufficient_quota", "exceeded_current_quota_error")
 """Kinds of a 429 for which waiting does not help: of OpenAI and Moonshot."""
-_OF_ACCOUNT = (
-    r"(?i)credit balance is too low|reached your specified .*usage limits"
-    r"|\baccount is (?:in good standing|in arrears)"
+_OF_ACCOUNT = re.compile(
+    r"(?i)credit balance is too low|reached your specified .*usage limits|\baccount is in arrears"
+    r"|make sure your account is in good standing|used all available credits|overdue account"
+    r"|have any credits|monthly spending limit|insufficient_user_quota|billing hard limit"
+    r"|account balance is insufficient|\bAccountOverdue|account is not active"
 )
-_EMPTY = {
-    400: re.compile(_OF_ACCOUNT),
-    429: re.compile(rf"{_OF_ACCOUNT}|insufficient balance|余额不足|欠费"),
-}
-"""What the Messages API, Alibaba and Zhipu say of an account, by status."""
+"""What the APIs of Anthropic, Alibaba, xAI, Fireworks, OpenAI and others say of an account."""
+_NO_BALANCE = re.compile("(?i)insufficient balance|余额不足|欠费")
+"""What Zhipu says of one with status 429: it may stand in a text that is refused."""
 _ADD_CREDIT = "Add credit to the account, or use another model"
 _OF_REPLY = ("tool_use_failed",)
 """Kinds of a 400 that is about what the model wrote, not about the request: of Groq."""

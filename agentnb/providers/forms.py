@@ -82,7 +82,13 @@ _LONGEST_TEXT = 4_000
 _MOST_SENTENCES = 50
 _MISTAKE = r"""\{\\*['"]type\\*['"]\s*:\s*\\*['"]\w+\\*['"]\s*,\s*\\*['"](?:loc|msg)\b"""
 """Begins one of vLLM's list; a part of a message begins with its `type`, too."""
-_SENTENCE_END = re.compile(rf"(?<=[.;!?])\s+(?!(?i:supported) values)|\n+(?![ \t])|(?={_MISTAKE})")
+_GOES_ON = (
+    r"(?i:(?:the )?(?:supported|allowed|valid|accepted|permitted|expected) "
+    r"(?:values|options|one of)|got ['\"`])"
+)
+_SENTENCE_END = re.compile(
+    rf"(?<=[.;!?])\s+(?!{_GOES_ON})|\n+(?![ \t])(?!{_GOES_ON})|(?={_MISTAKE})"
+)
 """Pydantic writes what is wrong indented, below the name of the field; vLLM lists of mistakes;
 OpenAI what would be taken behind it."""
 _WORDS = (
@@ -99,6 +105,20 @@ _REPEATED = re.compile(
 )
 """The same within a text, as vLLM, Pydantic, Fireworks, llama.cpp and LiteLLM write mistakes,
 also in JSON in JSON."""
+_OF_TYPE = re.compile(
+    r"""(\btype\\*['"]?[)\]\n].{0,200}?)(?:\\*['"]input\\*['"]\s*:|\binput_value=)\s*\\*['"](\w{1,30})\b""",
+    re.S,
+)
+"""The type that a part of the request has, which is repeated, too."""
+_OF_SCHEMA = re.compile(
+    r"(?i)\binput_schema\b|\bparameters\.properties\b|\bproperties\[|\bschema for "
+)
+"""In a complaint of what a tool takes, whose names are a person's."""
+_MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
+_COMBINED = re.compile(
+    r"(?i)\b(?:combin\w+|together|both|same request|when|while|with(?! (?:this|the) model))\b"
+)
+"""Says that one part is not taken beside another."""
 _OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
 
@@ -131,6 +151,11 @@ class Complaint:
         return tuple(islice(_sentences(self.body), _MOST_SENTENCES))
 
     @property
+    def is_of_several(self) -> bool:
+        """Whether it may be about a part beside others, not about that part alone."""
+        return any(map(_COMBINED.search, self.sentences))
+
+    @property
     def fields(self) -> frozenset[str]:
         """The request's own fields that are named as such."""
         return frozenset(_fields(self.body))
@@ -151,7 +176,7 @@ def _texts(said: object, depth: int = 0) -> Iterator[str]:
 
 def _sentences(said: object, place: str = "", code: str = "", depth: int = 0) -> Iterator[str]:
     if isinstance(said, str):
-        text = _REPEATED.sub("", said[:_LONGEST_TEXT])
+        text = _REPEATED.sub("", _OF_TYPE.sub(r"\1 got '\2'", said[:_LONGEST_TEXT]))
         for sentence in _SENTENCE_END.split(text):
             if sentence.strip():
                 yield f"{place}{sentence}{code}"
@@ -161,6 +186,8 @@ def _sentences(said: object, place: str = "", code: str = "", depth: int = 0) ->
     elif isinstance(said, Mapping) and depth < 5:
         if where := _place(said):
             place = f"{where}: "
+            if where.endswith("type") and isinstance(said.get("input"), str):
+                code = f" got '{said['input'][:30]}'"
         if isinstance(said.get("code"), str) and "invalid" not in said["code"]:  # of any mistake
             code = f" ({said['code'].replace('_', ' ')})"
         for name in _WORDS:
@@ -310,7 +337,7 @@ _TABLE = (
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format), the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\byour (?:plan|account|organization)\b"
+        r"|\byour (?:plan|account|organization)\b|\btier\b|\bupgrade\b|\bcredits?\b"
         r"|grammar|\bjson mode\b|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
@@ -377,27 +404,30 @@ _TABLE = (
     _Row(
         CACHE_CONTROL,
         rf"{_name(CACHE_CONTROL)}|\b(?:cache control|prompt caching)\b",
-        unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b",
+        unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b|\bttl\b",
     ),
     _Row(
         CONTENT,
         rf"{_THINKING_PART}|\bcontent\[\d*\]\.type$",
         rf"{_UNKNOWN}|\binvalid (?:value|(?:content |part )*type)\b",
-        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bnot be generated\b",
+        unless=rf"{_OF_BLOCK}|\bsignature\b|\bpolicy\b|\bfiltered\b|\bnot be generated\b"
+        rf"|\bterms\b|\bof type (?!\W?{_THINKING})",
     ),
     _Row(
         CONTENT,
-        rf"\binvalid value: ['\"`]{_THINKING}['\"`](?! (?:for|of|in) (?!.*\bcontent\b))",
+        rf"\binvalid value: (?:['\"`]{_THINKING}['\"`](?! (?:for|of|in) (?!.*\bcontent\b))"
+        rf"|{_THINKING}(?=\.|$))",
         r"",
         unless=r"^(?!messages|content)[\w.\[\]]+: invalid value",
-        listed=r"\btext\b",
+        listed=r"(?:\b|_)text\b",
     ),
+    _Row(CONTENT, rf"\bgot\W+{_THINKING}\b", r"\btext\b.*\bcontent only\b|\bonly\b.*\btext\b"),
     _Row(
         CONTENT,
         r"\bcontent\W+(?:list\S*\W+)?\d+\W+type\b",
         r"\bshould be .text\b",
         unless=rf"\buser\W+content\b|\btool.result|\bshould be\b(?:(?!\bgot\b).)*\b{_THINKING}\b"
-        rf"|\bgot\b(?!\W+{_THINKING}\b)",
+        rf"|\b(?:got|received)\b(?!\W+(?:(?:value|type|an?)\W+)*{_THINKING}\b)",
     ),
     _Row(CONTENT, r"\bcontent\b.{0,40}\btype\b", r"\beither .text\b", unless=r"(?!)"),
     _Row(CONTENT, r"\bmessages\[\d+\]: invalid type: (?:map|sequence)\b", r""),
@@ -413,7 +443,8 @@ _TABLE = (
             limit,
             _name(limit),
             unless=rf"{_NEEDED}|exceed|greater|larger?\b|less\b|at most|between|above|below"
-            r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d|\brange\b",
+            r"|maximum|integer|float|budget_tokens|\bup to\b|not support \d|\brange\b"
+            rf"|[<>]=|\bhigh\b|{limit}:? \d|\bset to\b",
         )
         for limit in _OTHER_LIMIT
     ),
@@ -464,7 +495,10 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
         refused = _MODEL.sub("model", _LIST.sub("", sentence))
-        if any(name.search(refused) for name in persons):
+        if _OF_SCHEMA.search(refused):
+            continue
+        is_of_message = _MESSAGE.match(refused) is not None  # a person gives none of its parts
+        if not is_of_message and any(name.search(refused) for name in persons):
             continue
         # By common words a refusal may mean anything: nothing of ours beside a person's option.
         is_loose = complaint.teaches and not any(word.search(refused) for word in words)
@@ -543,9 +577,14 @@ class Asking:
 
     def __init__(self, key: tuple[str, str], usual: Form, given: Iterable[str]) -> None:
         self._key, self._usual, self._given = key, usual, frozenset(given)
-        self._known = self.form = LEARNT.of(key, usual)
+        self._beside = key[0], f"{key[1]} with {', '.join(sorted(given))}"
+        """What is refused beside a person's fields is learnt for calls with these."""
+        self.form = LEARNT.of(key, usual)
+        for part in sorted(LEARNT.of(self._beside, Form()).without):
+            self.form = self.form.leaving_out(part)
+        self._known = self.form
         self._tried = {self.form}
-        self._is_lesson = True
+        self._is_lesson, self._is_of_several = True, False
 
     def try_another(self, complaint: Complaint, sent: Iterable[str]) -> bool:
         """Whether the request is to be sent again, in the form that `form` is now.
@@ -563,7 +602,9 @@ class Asking:
             return False
         change = Change.between(self.form, other)
         if complaint.teaches and change.put_back - set(_OTHER_LIMIT):
-            LEARNT.learn(self._key, self._usual, change)  # it was wrong, whatever comes now
+            self._learn(change, is_of_several=False)  # it was wrong, whatever comes now
+            self._learn(change, is_of_several=True)
+        self._is_of_several |= complaint.is_of_several and bool(self._given)
         self._is_lesson = self._is_lesson and complaint.teaches
         self.form = other
         self._tried.add(other)
@@ -572,7 +613,14 @@ class Asking:
     def succeeded(self) -> None:
         """Learn from the call: it was answered in the newest form."""
         if self._is_lesson and self.form != self._known:
-            LEARNT.learn(self._key, self._usual, Change.between(self._known, self.form))
+            change = Change.between(self._known, self.form)
+            self._learn(change, is_of_several=self._is_of_several)
+
+    def _learn(self, change: Change, *, is_of_several: bool) -> None:
+        if is_of_several:
+            LEARNT.learn(self._beside, Form(), change)
+        else:
+            LEARNT.learn(self._key, self._usual, change)
 
 
 # -- thinking that is no longer taken ------------------------------------------------------------
@@ -585,7 +633,6 @@ _ABOUT_SIGNATURE = re.compile(
     r"(?i)\bsignature\b|different conversation|cannot be modified|must contain thinking"
     r"|\bencrypted content\b"
 )
-_MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
 _MOST_MARKS = 10_000
 
 

@@ -687,6 +687,40 @@ async def test_extra_that_is_no_json_is_an_invalid_request(
         ({"code": "1113", "type": None, "message": "Your account is in arrears"}, NoCredit),
         (
             {
+                "code": 429,
+                "type": None,
+                "message": "Your team t has either used all available credits or reached its "
+                "monthly spending limit. To continue, please purchase more credits",
+            },
+            NoCredit,
+        ),
+        ({"code": 403, "type": None, "message": "Access denied due to overdue account"}, NoCredit),
+        (
+            {"code": 403, "type": None, "message": "Your new team doesn't have any credits yet"},
+            NoCredit,
+        ),
+        (
+            {
+                "code": 429,
+                "type": None,
+                "message": "Your account is in good standing, but too fast",
+            },
+            RateLimited,
+        ),
+        (
+            {
+                "code": 400,
+                "type": None,
+                "message": "Invalid user message={'content': 'my account is in arrears'}",
+            },
+            InvalidRequest,
+        ),
+        (
+            {"code": 403, "type": None, "message": "Your key may not use this model"},
+            AuthenticationFailed,
+        ),
+        (
+            {
                 "code": 400,
                 "type": "Arrearage",
                 "message": "Access denied, please make sure your account is in good standing",
