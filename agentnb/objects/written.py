@@ -20,6 +20,7 @@ _PLAIN: Sequence[Any] = (list.__repr__, dict.__repr__, tuple.__repr__)
 _WITHIN_ITSELF = dict(zip(_PLAIN, ("[...]", "{...}", "(...)"), strict=True))
 _WRAPPERS: Sequence[Any] = (UserDict.__repr__, UserList.__repr__)
 _SETS: Sequence[Any] = (set.__repr__, frozenset.__repr__)
+_VIEWS: Sequence[Any] = tuple(map(type, ({}.keys(), {}.values(), {}.items())))
 _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
     defaultdict.__repr__: lambda of: [of.default_factory, dict(of)],
     deque.__repr__: lambda of: [list(of)],
@@ -27,6 +28,8 @@ _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
     MappingProxyType.__repr__: lambda of: [dict(of)],
     OrderedDict.__repr__: lambda of: [dict(of)] if of else [],  # as from Python 3.12 on
     Counter.__repr__: lambda of: [dict(of.most_common())] if of else [],
+    BaseException.__repr__: lambda of: of.args,
+    **dict.fromkeys([each.__repr__ for each in _VIEWS], lambda of: [list(of)]),
 }
 """By the `repr` of a container: what it is made of."""
 
@@ -41,6 +44,8 @@ def written(value: object) -> str:
     kind = type(value)
     if isinstance(value, str):
         return str(value)
+    if kind.__str__ is BaseException.__str__:
+        return written(value.args[0] if len(value.args) == 1 else value.args or "")  # type: ignore[attr-defined]
     if kind.__str__ is not object.__str__ and not _fields_of(kind):
         return without_addresses(str(value))
     return _Steady(sort_dicts=False).format(value, {}, 0, 0)[0]
