@@ -62,7 +62,8 @@ def test_wheel_holds_each_file_of_the_package_and_nothing_else(wheel: zipfile.Zi
 
     assert tree - held == set()
     assert beside == GENERATED
-    assert {Path(name).suffix for name in tree} == {".py", ".typed", ".js", ".json", ".css"}
+    kinds = {".py", ".typed", ".js", ".json", ".css", ".sql", ".txt"}
+    assert {Path(name).suffix for name in tree} == kinds
 
 
 def test_sdist_holds_what_a_packager_needs_and_nothing_that_is_made(built: Path) -> None:

@@ -16,10 +16,10 @@ from tests.house import CORE, ROOT, code_lines, figures, longest_chain
 CEILINGS: Mapping[str, int] = {
     "longest chain of rooms in the core": 11,
     "longest chain of rooms in the house": 15,
-    "code lines of the core": 14_674,
+    "code lines of the core": 14_675,
     "code lines of the afternoon list": 4_646,
     # New rooms may come; what grows beyond this has to take something away.
-    "code lines of the package": 60_000,
+    "code lines of the package": 59_800,
     "modules beside the folders": 36,
     "core files that name the past": 22,
     "files that a plain task passes": 77,
