@@ -228,7 +228,7 @@ class Recorder:
         if self._keep is not None and self._loop is not None:
             path = path or self._newest_path or ROOT_PATH
             self.keep(OrderRecord(kind, by, path, self._calls_of(path), self._bus.now_s, value))
-            self._commit_soon()
+            self.commit_soon()
 
     def _calls_of(self, path: str) -> int:
         log = self._logs.get(path)
@@ -255,15 +255,15 @@ class Recorder:
         if root is not None and self.keeps_records:
             path = self._newest_path or ROOT_PATH
             root.verdict(kind, {**value, "path": path, "number": self._calls_of(path)})
-            self._commit_soon()
+            self.commit_soon()
 
     def of_run_again(self, kind: str, value: Any) -> None:
         """Record a verdict that concerns the run, unchanged, in the root's log."""
         if (root := self._logs.get(ROOT_PATH)) is not None:
             root.verdict(kind, value)
 
-    def _commit_soon(self) -> None:
-        """Commit what a person saw take effect: while calls wait, there may be no other commit."""
+    def commit_soon(self) -> None:
+        """Commit what a person sees: while agents wait, there may be no other commit."""
         if self._commit is not None:
             self._next_batch()
 

@@ -75,12 +75,13 @@ def test_page_hears_of_the_end_of_open_runs_before_its_kernel_is_gone() -> None:
     assert "interrupted: 1 agent" in words
 
 
-@pytest.mark.parametrize("what", ["run", "map", "large map"])
+@pytest.mark.parametrize("what", ["run", "paused run", "map", "large map"])
 def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
     tmp_path: Path, what: str
 ) -> None:
     begin = {
         "run": "run = session.spawn('Wait')",
+        "paused run": "run = session.spawn('Queue')",
         "map": "run = session.map(['one', 'two'], 'Say {{text}}')",
         # Its frame is larger than what pyzmq sends without copying.
         "large map": "run = session.map([f'two {n}' for n in range(900)], 'Say {{text}}')",
@@ -96,6 +97,7 @@ def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
             "def answer(request):\n"
             "    said = str(request.messages)\n"
             "    if 'Wait' in said: return spawn('one', 'two')\n"
+            "    if 'Queue' in said: return spawn('two', 'one', mode='sequential')\n"
             "    return Reply('A long tale.', pause=hold) if 'two' in said else 'Done.'",
             "import agentnb",
             "session = agentnb.configure(\n"
@@ -104,6 +106,12 @@ def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
             "run.panel()",
         )
         kernel.ok("held.wait()")
+        if what == "paused run":  # its next agent has begun, and makes no call
+            kernel.ok(
+                "run.pause()",
+                "run.cancel('1')",
+                "import time\nwhile run.agents[-1].path != '2': time.sleep(0.01)",
+            )
         assert kernel.shut_down() == 0
         said = [message["content"] for message in kernel.left()]
 
@@ -120,7 +128,7 @@ def test_page_and_store_say_the_same_of_a_run_that_the_shutdown_interrupts(
     assert (what == "large map") is (len(str(frames[-1])) > 100_000)
     shown = {row["path"]: row["status"] for row in frames[-1]["agents"]}
     assert shown == {agent.path: str(agent.status) for agent in record.agents}
-    if what != "run":
+    if "map" in what:
         lines = [state["value"] for state in states if "agentnb-map-progress" in str(state)]
         assert f">{info.agents - 1 - (what == 'map')} stopped<" in lines[-1]
         assert "running" not in lines[-1]

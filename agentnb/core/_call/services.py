@@ -526,6 +526,7 @@ class AgentServices:
 
     def _publish_waiting(self, reason: str, seconds: float | None) -> None:
         self.publish(AgentWaiting(agent_id=self._agent_id, reason=reason, wait_s=seconds))
+        self._recorder.commit_soon()
 
 
 class _Leasing:

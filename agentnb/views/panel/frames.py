@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Protocol
@@ -52,18 +53,19 @@ _attached: weakref.WeakSet[FramePublisher] = weakref.WeakSet()
 
 def interrupt_open() -> None:
     """End each run that goes on as its record will have it: its process ends before it."""
-    kernel = getattr(shell_at_hand(), "kernel", None)
-    if session := getattr(kernel, "session", None):
+    with suppress(Exception):  # other kernels than ipykernel's send in other ways
         # A large message would need a thread of pyzmq, which cannot begin any more.
-        session.copy_threshold = sys.maxsize
+        shell_at_hand().kernel.session.copy_threshold = sys.maxsize
     for publisher in [*_attached]:
-        publisher.interrupt()
+        with suppress(Exception):  # it must not take the end of another away
+            publisher.interrupt()
 
 
 def show_ends() -> None:
     """Show the end of each run that has ended: nothing more is shown afterwards."""
     for publisher in [*_attached]:
-        publisher.show_end(again=False)
+        with suppress(Exception):
+            publisher.show_end(again=False)
 
 
 class View(Protocol):

@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 
 from agentnb.core.types import AgentStatus
+from agentnb.views.panel import frames
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.wire import Frame
 from tests.support import DEADLINE_S
@@ -46,6 +47,29 @@ def wait_for_no_thread() -> None:
         if thread.name == "agentnb-panel":
             thread.join(DEADLINE_S)
     assert panel_threads() == 0
+
+
+def test_run_whose_end_cannot_be_told_takes_no_other_end_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(FramePublisher, "_go", lambda publisher: None)
+    publishers, screens = [], [Screen() for _ in range(3)]
+    for screen in screens:
+        publishers.append(FramePublisher(ManualRun().began().bus))
+        publishers[-1].attach(screen)
+    monkeypatch.setattr(frames, "_attached", publishers)
+    broken = publishers[0]
+
+    def fails(*_: object, **__: object) -> None:
+        raise ValueError("no end")
+
+    monkeypatch.setattr(broken, "interrupt", fails)
+    frames.interrupt_open()
+    monkeypatch.setattr(broken, "show_end", fails)
+    frames.show_ends()
+
+    said = [screen.frames[-1].summary.status for screen in screens[1:]]
+    assert said == [AgentStatus.INTERRUPTED] * 2
 
 
 def test_view_gets_everything_when_it_is_attached() -> None:
