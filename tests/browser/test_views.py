@@ -101,6 +101,25 @@ def test_run_that_was_written_to_a_file_is_looked_at_without_controls(desk: Desk
     expect(panel.slider).to_have_count(0)
 
 
+def test_run_that_was_loaded_while_it_went_on_stands_still_and_says_so(desk: Desk) -> None:
+    with a_door() as door:
+        notebook = desk.notebook(
+            scripted(HELD, door=door),
+            "%%spawn --bg\nDo it.",
+            "agentnb.get_session().newest_run.to_json('run.json')\n"
+            "agentnb.load_run('run.json').panel()",
+        )
+        notebook.run(0, 1)
+        door.wait_for_knock()
+        notebook.run(2)
+        panel = Panel(notebook.output(2))
+
+        panel.expect_statuses(root="running", _1="running")
+        said = notebook.output(2).get_by_text("The run had not ended when it was loaded")
+        expect(said).to_be_visible()
+        door.open()
+
+
 def test_page_that_is_reloaded_in_mid_run_shows_the_run_again_and_still_steers_it(
     desk: Desk,
 ) -> None:

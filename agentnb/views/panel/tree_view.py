@@ -201,6 +201,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             "status": str(summary.status),
             "agents": rows,
         }
+        if self.publisher.done and not summary.done:
+            message["still"] = True
         if with_questions:
             message["questions"] = list(self._questions.values())
             message["marks"] = self.publisher.fold.person.marks

@@ -184,6 +184,8 @@ class FrameMessage(TypedDict):
     """The open ones, oldest first; so is `marks` left out where nothing has changed."""
     marks: NotRequired[list[float]]
     """When a person paused and resumed, was asked and answered: in seconds since the run began."""
+    still: NotRequired[bool]
+    """Whether no frame follows although the run has not ended: it was loaded while it went on."""
 
 
 class SavedFrame(FrameMessage, total=False):

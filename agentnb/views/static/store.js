@@ -45,6 +45,8 @@ export class Store {
   made = 0;
   /** What a saved frame does not hold, in words. */
   leftOut = "";
+  /** Whether no frame follows although the run has not ended: it was loaded while it went on. */
+  still = false;
   /** Whether frames come: otherwise the clock stands still. */
   isLive = false;
   #children = new Map();
@@ -73,6 +75,7 @@ export class Store {
       return change("gap");
     }
     if (full) [this.made, this.leftOut] = [frame.made ?? 0, frame.left_out ?? ""];
+    this.still = frame.still === true;
     const known = full ? this.#cleared() : this.rows;
     const result = change(full ? "full" : "changes");
     result.added = full;
@@ -93,7 +96,7 @@ export class Store {
 
   /** Seconds since the run began; once it has ended, its duration. */
   time(nowMs) {
-    if (this.done || !this.isLive) return this.#at;
+    if (this.done || this.still || !this.isLive) return this.#at;
     return this.#at + Math.max(0, nowMs - this.#heardAt) / 1000;
   }
 

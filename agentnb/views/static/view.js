@@ -18,6 +18,7 @@ const TICK_MS = 1_000;
 const HERE_MS = 10_000;
 const GONE = "The kernel is gone: this is the run's last known state.";
 const SILENT = "The kernel does not answer: this is the run's last known state.";
+const LOADED = "The run had not ended when it was loaded: load it again for what came since.";
 const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
 const OLDER = "What is below may be up to 30 seconds older than the counts above.";
@@ -372,7 +373,8 @@ export class View {
   // Without a kernel nothing can be steered. `how` is `null` while there is one.
   #standStill(how) {
     this.#how = how;
-    if (how === null) this.#notice.replaceChildren();
+    if (how === null && this.#connection.store.still) this.#tell(LOADED);
+    else if (how === null) this.#notice.replaceChildren();
     else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
     else if (how.isSilent) this.#tell(`${SILENT}${this.#standsAsOf(how)}`);
     else if (!how.wasDone) this.#tell(`${GONE}${this.#standsAsOf(how)}`);
