@@ -156,11 +156,11 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
     import asyncio
 
     from agentnb.cassette import Cassette
-    from agentnb.testing._lessons import own_mode, read_lesson, run_lessons, unused_by_all
+    from agentnb.testing._lessons import own_mode, run_lessons, unused_by_all
 
     paths, labels = [Path(each) for each in notebooks], Cassette.read(cassette).labels
     for path in paths:
-        if mode := own_mode(read_lesson(path)):
+        if mode := own_mode(path, Path(cassette)):
             raise NotebookError(
                 f"Nothing was removed: {literal(str(path))} sets mode {literal(mode)} itself, and "
                 "would ask models again. Set it to 'replay' there, or take it out, first."

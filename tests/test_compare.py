@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 import agentnb
-from agentnb import OrchestratorError, Price, Session
+from agentnb import OrchestratorError, Price, Session, ToolUse
 from agentnb.__main__ import main
 from agentnb.cassette import Cassette
 from agentnb.checking.compare import Comparison, side_of
@@ -333,18 +334,27 @@ def test_cassettes_are_compared_run_by_run(
     ("was", "now", "where"),
     [
         ("Rome is it", "Oslo is it", "root, reply 2: [-Rome-]{+Oslo+} is it"),
-        ("cc", "dd", "agent 1, reply 1: [-cc-]{+dd+}"),
+        ("cc", "dd", "agent 1, reply 2: [-cc-]{+dd+}"),
+        ("3 degrees", "5 degrees", "agent 1, result of tool call 1: [-3-]{+5+} degrees"),
     ],
 )
 def test_reply_that_was_edited_is_named_though_the_runs_end_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], was: str, now: str, where: str
 ) -> None:
     old, new = tmp_path / "old.cassette.jsonl", tmp_path / "new.cassette.jsonl"
-    recorded(old, "a", model=by_agent({"root": [spawn("A"), "Rome is it"], "A": "cc"}))
+
+    @agentnb.tool
+    def look() -> str:
+        """Look."""
+        return "3 degrees"
+
+    use = Reply("", tool_uses=(ToolUse("u1", "look", {}),))
+    model = by_agent({"root": [spawn("A"), "Rome is it"], "A": [use, "cc"]})
+    recorded(old, "a", model=model, tools=[look])
     lines = old.read_text().splitlines()
     edited = [
-        line.replace(f'"content":"{was}"', f'"content":"{now}"')
-        if '"kind":"call"' in line
+        re.sub(rf'"(content|result)":"{was}"', rf'"\1":"{now}"', line)
+        if '"kind":"call"' in line or '"kind":"tool_call"' in line
         else line
         for line in lines
     ]

@@ -43,6 +43,9 @@ FIRST, SECOND = "%%spawn --name first\nCompare.", "%%spawn --name second\nCompar
 _VARIES = re.compile(r"\$[\d.]+|\d+ s$", re.MULTILINE)
 """List prices, and seconds."""
 
+SAID = "Mode: replay. Models are not called.\n"
+"""As it was said before."""
+
 Say = Callable[..., tuple[int, str]]
 
 
@@ -222,8 +225,8 @@ def test_two_lessons_with_one_cassette_keep_each_others_runs(say: Say, tmp_path:
     returned, said = say("check", str(one), str(two))
 
     assert returned == 0, said
-    assert "all.cassette.jsonl: none of them asks for 'third' (`cassette prune --no" in said
-    assert said.count("asks for") == 1
+    assert "all.cassette.jsonl: none of them asks for 'third' (`cassette prune` removes" in said
+    assert said.count("asks for '") == 1
     assert "new call" not in said
 
     both = ["--notebook", str(one), "--notebook", str(two)]
@@ -234,10 +237,10 @@ def test_two_lessons_with_one_cassette_keep_each_others_runs(say: Say, tmp_path:
 
 
 def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) -> None:
-    first = f"{LOAD}\nif True:\n    {MODE}\nprint(2 + 2)"
+    first = f"{LOAD}\nprint('Hello.')\nif True:\n    {MODE}\nprint(2 + 2)"
     path = lesson(first, MODEL, FIRST)
     changed = load(path)
-    changed.cells[1].outputs = [output("stream", text="Mode: replay. Models are not called.\n5\n")]
+    changed.cells[1].outputs = [output("stream", text=f"Hello.\n{SAID}5\n")]
     save(changed, path)
 
     returned, said = say("record", str(path))
@@ -245,9 +248,7 @@ def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) ->
     assert returned == 0, said
     saved = load(path).cells[1]
     assert saved.source == first
-    assert "".join(each.text for each in saved.outputs) == (
-        "Mode: replay. Models are not called.\n4\n"
-    )
+    assert "".join(each.text for each in saved.outputs) == f"Hello.\n{SAID}4\n"
 
     assert say("check", str(path))[0] == 0
     edit(path, 1, first.replace("2 + 2", "2 + 3"))
@@ -255,7 +256,36 @@ def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) ->
     returned, said = say("check", str(path))
 
     assert returned == 1
-    assert "  cell [1]:\n    stdout differs (- saved, + now):\n      - 4\n      + 5" in said
+    assert "  cell [1]:\n    stdout differs (- saved, + now):\n" in said
+    assert "      - 4\n      + 5" in said
+
+
+def test_words_on_the_mode_are_no_difference(say: Say) -> None:
+    path = lesson(LOAD, MODE, "%agentnb mode", MODEL, FIRST)
+    returned, said = say("record", str(path))
+    assert returned == 0, said
+    assert "Mode: record (" in str(load(path).cells[3].outputs)
+
+    returned, said = say("check", str(path))
+
+    assert returned == 0, said
+
+
+def test_lessons_in_several_folders_share_a_cassette(say: Say) -> None:
+    own = '_ = agentnb.configure(cassette="../all.cassette.jsonl")'
+    for folder, cell in ("w1", FIRST), ("w2", SECOND):
+        Path(folder).mkdir()
+        lesson(LOAD, f"{MODEL}\n{own}", cell, name=f"{folder}/rivers.ipynb")
+
+    returned, said = say("record", "--jobs=1", ".")
+    assert returned == 0, said
+    assert "asks for" not in said
+
+    returned, said = say("check", ".")
+
+    assert returned == 0, said
+    assert "asks for" not in said
+    assert Cassette.read("all.cassette.jsonl").labels == ("first", "second")
 
 
 def test_lesson_that_is_a_link_stays_one(say: Say) -> None:
@@ -283,7 +313,14 @@ def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
 
 
 @pytest.mark.parametrize("mode", ["record", "auto", "live"])
-@pytest.mark.parametrize("by", ['{2}, mode="{0}")', "{1}%agentnb mode replay\n%agentnb mode {0}"])
+@pytest.mark.parametrize(
+    "by",
+    [
+        '{2}, mode="{0}")',
+        "{1}%agentnb mode replay\n%agentnb mode {0}",
+        '{2}, cassette="rivers.cassette.jsonl", mode="{0}")',
+    ],
+)
 def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mode: str) -> None:
     path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
     say("record", str(path))

@@ -8,6 +8,7 @@ it is replaced, so that no process loses what another one wrote.
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import weakref
@@ -140,7 +141,13 @@ class CassetteFile:
             elif state != self._state:
                 self._make_room(file, state)
                 self._content = None
-            file.write(lines)
+            size = os.fstat(file.fileno()).st_size
+            try:
+                if file.write(lines) < len(lines):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(size)  # nothing is to follow a line that is cut
+                raise
             self._added.add(recording)
             self._state = _state_of(os.fstat(file.fileno()))
 

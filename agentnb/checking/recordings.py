@@ -11,7 +11,7 @@ from agentnb.cassette import Cassette
 from agentnb.cassette.decode import task_in
 from agentnb.cassette.words import word_difference
 from agentnb.checking.compare import ComparedAgent, Comparison, Side, Totals
-from agentnb.core.records import CallRecord, EndRecord
+from agentnb.core.records import CallRecord, EndRecord, RunJournal
 from agentnb.core.shown import counted
 from agentnb.core.text import quoted, visible
 from agentnb.core.types import ROOT_PATH, AgentStatus, ToolUseBlock
@@ -48,14 +48,20 @@ def recorded_differences(old: Cassette, new: Cassette) -> Iterator[str]:
 
 def _edited(old: Cassette, new: Cassette, label: str) -> Iterator[str]:
     """The replies of a run that differ: a replay gives the new ones, whatever it ended with."""
-    before, after = (
-        {(call.path, call.number, call.key): _said(call) for call in each.journal(label).calls}
-        for each in (old, new)
-    )
+    before, after = (dict(_answers(each.journal(label))) for each in (old, new))
     for place, said in before.items():
         if said != (now := after.get(place, said)):
-            who = "root" if place[0] == ROOT_PATH else f"agent {place[0]}"
-            yield f"  {visible(who, 60)}, reply {place[1]}: {word_difference(said, now)}"
+            path, what, number, _ = place
+            who = "root" if path == ROOT_PATH else f"agent {path}"
+            yield f"  {visible(who, 60)}, {what} {number}: {word_difference(said, now)}"
+
+
+def _answers(journal: RunJournal) -> Iterator[tuple[tuple[str, str, int, str], str]]:
+    """The replies and the results of tools, by agent, kind, number and key."""
+    for call in journal.calls:
+        yield (call.path, "reply", call.number, call.key), _said(call)
+    for made in journal.tool_calls:
+        yield (made.path, "result of tool call", made.number, ""), made.result or ""
 
 
 def _said(call: CallRecord) -> str:

@@ -7,7 +7,7 @@ with either is another one in each kernel, and no recording of it is found.
 from __future__ import annotations
 
 from collections import ChainMap, Counter, OrderedDict, UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MappingView, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pprint import PrettyPrinter
@@ -29,6 +29,7 @@ _ARGUMENTS: Mapping[Any, Callable[[Any], Sequence[object]]] = {
     OrderedDict.__repr__: lambda of: [dict(of)] if of else [],  # as from Python 3.12 on
     Counter.__repr__: lambda of: [dict(of.most_common())] if of else [],
     BaseException.__repr__: lambda of: of.args,
+    MappingView.__repr__: lambda of: [of._mapping],
     **dict.fromkeys([each.__repr__ for each in _VIEWS], lambda of: [list(of)]),
 }
 """By the `repr` of a container: what it is made of."""
@@ -46,7 +47,9 @@ def written(value: object) -> str:
         return str(value)
     if kind.__str__ is BaseException.__str__:
         return written(value.args[0] if len(value.args) == 1 else value.args or "")  # type: ignore[attr-defined]
-    if kind.__str__ is not object.__str__ and not _fields_of(kind):
+    is_error = isinstance(value, BaseException)
+    is_known = _fields_of(kind) or (kind.__repr__ in _ARGUMENTS and not is_error)
+    if kind.__str__ is not object.__str__ and not is_known:
         return without_addresses(str(value))
     return _Steady(sort_dicts=False).format(value, {}, 0, 0)[0]
 

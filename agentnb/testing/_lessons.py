@@ -42,6 +42,8 @@ from agentnb.views.freeze import freeze_file, read_document
 _MODE_LINE = re.compile(r"^([ \t]*)%agentnb[ \t]+mode[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _MODE_SAID = re.compile(r"^Mode: \w+\. .*\n?", re.MULTILINE)
 """What that line prints first."""
+_MODE_TOLD = re.compile(r"^Mode: \w+ \(.*\n?", re.MULTILINE)
+"""What `%agentnb mode` prints first, which names who set it."""
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
@@ -97,7 +99,7 @@ class Lesson:
         elif self.changed:
             facts = [f"{len(self.changed):,} of {cells} changed"]
         if self.unkept:
-            facts.insert(0, "not saved, since calls are not recorded")
+            facts = ["not saved, since calls are not recorded"]
         if self.not_recorded:
             facts.append(f"not recorded: a call of {counted(self.not_recorded, 'cell')}")
         if self.new:
@@ -113,7 +115,8 @@ class Lesson:
             if (more := len(differing) - _MOST_LINES) > 0:
                 yield f"    and {counted(more, 'more line')}"
         if self.unused and self.shared is None:
-            yield f"  no cell asks for: {_named(self.unused)}"
+            runs = _named(self.unused)
+            yield f"  no cell asks for: {runs} (`cassette prune --notebook` removes them)"
 
 
 async def run_lessons(
@@ -191,8 +194,7 @@ def unused_by_all(lessons: Sequence[Lesson]) -> list[str]:
 
 
 def _named(labels: Sequence[str]) -> str:
-    runs = listed([literal(label, 60) for label in labels], most=_MOST_LISTED)
-    return f"{runs} (`cassette prune --notebook` removes them)"
+    return listed([literal(label, 60) for label in labels], most=_MOST_LISTED)
 
 
 def summary(lessons: Sequence[Lesson]) -> str:
@@ -200,7 +202,10 @@ def summary(lessons: Sequence[Lesson]) -> str:
     lines = []
     for path in dict.fromkeys(each.shared for each in lessons if each.shared):
         if unused := unused_by_all([each for each in lessons if each.shared == path]):
-            lines.append(f"{visible(path.name, 200)}: none of them asks for {_named(unused)}")
+            lines.append(
+                f"{visible(path.name, 200)}: none of them asks for {_named(unused)} (`cassette "
+                "prune` removes what no notebook with it asks for: give each by `--notebook`)"
+            )
     failed = sum(each.failed for each in lessons)
     of_what = "with differences" if lessons[0].is_check else "not saved"
     said = f"{failed:,} {of_what}" if failed else f"all {'as' if lessons[0].is_check else ''} saved"
@@ -237,17 +242,18 @@ def cells_of(notebook: Any) -> list[Any]:
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
-def own_mode(notebook: Any) -> str:
-    """A mode other than `replay` that it sets for its own cassette; empty without one."""
-    left = deepcopy(notebook)
+def own_mode(path: Path, cassette: Path) -> str:
+    """A mode other than `replay` that a notebook sets for a cassette; empty without one."""
+    left = read_lesson(path)
     _leave_mode_out(left)
     lines = "\n".join(cell.source for cell in cells_of(left))
     said = [name for _, name in _MODE_LINE.findall(lines)]
     by = ("configure", "Session")
     for cell in cells_of(left):
         said += _configured(cell.source, "mode", by)
-        if [*_configured(cell.source, "cassette", by)]:  # a lesson that shows how to record
-            return ""
+        for name in _configured(cell.source, "cassette", by):
+            if (path.parent / name).resolve() != cassette.resolve():
+                return ""  # a lesson that shows how to record
     return next((name for name in said if name != REPLAY), "")
 
 
@@ -289,18 +295,17 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
             break  # it was not run, or failed
         if place == about_mode:
             now.source = was.source
-            if not (said := [*_said_of_mode(was.outputs)]):  # nobody knows what it would say
+            if not _put_back(was.outputs, now.outputs):  # nobody knows what it would say
                 now |= {name: was[name] for name in ("outputs", "execution_count")}
                 continue
-            now.outputs[:0] = said
         if not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
-            clean = partial(_MODE_SAID.sub, "", count=1) if place == about_mode else str
             both = compared(was.outputs), compared(now.outputs)
-            if differing := differences(*both, clean=clean):
+            if differing := differences(*both, clean=partial(_MODE_TOLD.sub, "")):
                 lesson.changed[place + 1] = differing
     lesson.not_recorded = sum(map(_is_not_recorded, cells_of(made)[: lesson.ran]))
     used = _cassette_used(saved, lesson, path)
-    lesson.shared = None if used == lesson.path.with_suffix(SUFFIX).absolute() else used
+    is_own = used.resolve() == lesson.path.with_suffix(SUFFIX).resolve()
+    lesson.shared = None if is_own else used.resolve()
     after = _cassette(used)
     if after is not None and asked is not None:
         _account(lesson, after, asked)
@@ -326,12 +331,19 @@ def _leave_mode_out(notebook: Any) -> int | None:
     return None
 
 
-def _said_of_mode(outputs: Iterable[Any]) -> Iterator[Any]:
-    """What the line that is left out said when the notebook was saved."""
-    for each in outputs:
-        if each.output_type == "stream" and (found := _MODE_SAID.search(each.text)):
-            yield type(each)(each, text=found[0])
-            return
+def _put_back(saved: Iterable[Any], made: list[Any]) -> bool:
+    """Put what the line that is left out said at its place; false if it is not saved."""
+    for each in saved:
+        if each.output_type == "stream" and (said := _MODE_SAID.search(each.text)):
+            same = [one for one in made if one.get("name") == each.name]
+            if not same:
+                made.insert(0, type(each)(each, text=said[0]))
+                return True
+            lines = same[0].text.splitlines(keepends=True)
+            lines.insert(each.text.count("\n", 0, said.start()), said[0])
+            same[0].text = "".join(lines)
+            return True
+    return False
 
 
 async def _execute(

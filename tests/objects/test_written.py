@@ -132,6 +132,8 @@ def endless() -> list[Any]:
         ({"a": (Place("x", OwnSet(SET)),)}, "{'a': (Place(name='x', at=OwnSet({1, 8})),)}"),
         (OwnWords([SET]), "my own words"),
         ({"a": SET}.values(), "dict_values([{1, 8}])"),
+        (UserDict(a=SET).items(), "ItemsView({'a': {1, 8}})"),
+        (MappingProxyType({"a": SET}), "mappingproxy({'a': {1, 8}})"),
         ([{frozenset(SET): 1}.keys()], "[dict_keys([frozenset({1, 8})])]"),
         ({"a": SET}.items(), "dict_items([('a', {1, 8})])"),
         ([ValueError(SET)], "[ValueError({1, 8})]"),
