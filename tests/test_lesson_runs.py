@@ -261,7 +261,7 @@ def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) ->
 
 
 def test_words_on_the_mode_are_no_difference(say: Say) -> None:
-    path = lesson(LOAD, MODE, "%agentnb mode", MODEL, FIRST)
+    path = lesson(LOAD, MODE, "%agentnb mode", MODEL, FIRST, "print('Mode: slow (3 s)')")
     returned, said = say("record", str(path))
     assert returned == 0, said
     assert "Mode: record (" in str(load(path).cells[3].outputs)
@@ -269,6 +269,9 @@ def test_words_on_the_mode_are_no_difference(say: Say) -> None:
     returned, said = say("check", str(path))
 
     assert returned == 0, said
+    edit(path, 6, "print('Mode: slow (4 s)')")
+    returned, said = say("check", str(path))
+    assert (returned, "+ Mode: slow (4 s)" in said) == (1, True), said
 
 
 def test_lessons_in_several_folders_share_a_cassette(say: Say) -> None:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
 APPLICATION_ID = 0x41474E42  # "AGNB"
 
 
 def _statements(sql: str) -> Iterator[str]:
-    """The statements of a script, which end at the ends of lines."""
+    """The statements of a script, which end at the ends of lines.
+
+    They are laid out as in files of any version: SQLite keeps their text.
+    """
     statement = ""
     for line in sql.splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
-            yield statement.strip()
+            yield indent(statement, "    ").strip()
             statement = ""
 
 

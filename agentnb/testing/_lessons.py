@@ -33,16 +33,16 @@ from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
 from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
-from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, REPLAY, SUFFIX, nothing_at
+from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, MODES, REPLAY, SUFFIX, nothing_at
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
 _MODE_LINE = re.compile(r"^([ \t]*)%agentnb[ \t]+mode[ \t]+(\w+)[ \t]*$", re.MULTILINE)
-_MODE_SAID = re.compile(r"^Mode: \w+\. .*\n?", re.MULTILINE)
+_MODE_SAID = re.compile(rf"^Mode: (?:{'|'.join(MODES)})\. .*\n?", re.MULTILINE)
 """What that line prints first."""
-_MODE_TOLD = re.compile(r"^Mode: \w+ \(.*\n?", re.MULTILINE)
+_MODE_TOLD = re.compile(rf"^Mode: (?:{'|'.join(MODES)}) \(.*\n?", re.MULTILINE)
 """What `%agentnb mode` prints first, which names who set it."""
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20

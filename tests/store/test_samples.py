@@ -101,9 +101,7 @@ def test_migrations_of_a_schema_are_those_that_made_its_sample(schema: int, tmp_
 
 
 def _schema_of(db: sqlite3.Connection) -> dict[str, str]:
-    """The statement of each table, index and trigger, however it is laid out."""
-    found = db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL")
-    return {name: " ".join(sql.split()) for name, sql in found}
+    return dict(db.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def test_file_from_before_threads_gets_none_for_its_runs(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ CREATE TABLE events (
     number INTEGER,                     -- of the record that has the rest of its fields
     body TEXT,                          -- JSON: the fields that no record has
     PRIMARY KEY (run, seq)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+;
 
 CREATE TABLE model_calls (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -102,7 +103,8 @@ CREATE TABLE orders (
     at_s REAL NOT NULL,
     value TEXT NOT NULL,                -- JSON
     PRIMARY KEY (run, place)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+;
 
 CREATE TABLE verdicts (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -111,7 +113,8 @@ CREATE TABLE verdicts (
     kind TEXT NOT NULL,
     value TEXT NOT NULL,                -- JSON
     PRIMARY KEY (run, path, number)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+;
 
 CREATE TABLE ends (
     run INTEGER NOT NULL REFERENCES runs (id) ON DELETE CASCADE,
@@ -130,4 +133,5 @@ CREATE TABLE ends (
     at_s REAL NOT NULL,
     by TEXT NOT NULL,                   -- who cancelled it; empty if nobody did
     PRIMARY KEY (run, place)
-) WITHOUT ROWID;
+) WITHOUT ROWID
+;

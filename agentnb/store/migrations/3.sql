@@ -8,4 +8,5 @@ CREATE INDEX threads_by_process ON threads (process) WHERE process IS NOT NULL;
 CREATE TABLE pots (
     run_id TEXT PRIMARY KEY,
     process INTEGER REFERENCES processes (id) ON DELETE SET NULL
-) WITHOUT ROWID;
+) WITHOUT ROWID
+;
