@@ -884,6 +884,9 @@ class Session:
         Raises:
             NoSuchThread: The session has no such thread.
         """
+        for run in [*self._going_on.values()]:
+            if not run.done and (id == run.thread_id or (id == LAST and run is self._newest)):
+                id = self._desk.open_thread(run.thread_id, run.task) or id
         try:
             return thread_of(id, self._house)
         except NoSuchThread as error:

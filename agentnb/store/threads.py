@@ -137,12 +137,19 @@ def new_thread(
     parent_id: str | None = None,
     forked_from: str | None = None,
     next_child: int = 1,
+    begins_with: str | None = None,
 ) -> None:
-    """Add a thread. Its session and its parent must exist."""
+    """Add a thread. Its session and its parent must exist.
+
+    With `begins_with`, the message of the run that begins it now or soon, it may be there already.
+    """
+    if_there = "" if begins_with is None else " ON CONFLICT (id) DO NOTHING"
+    title = masked_as_known(begins_with or "")[:_TITLE_LENGTH]
     db.execute(
-        "INSERT INTO threads (id, session_id, parent_id, forked_from, next_child, created_at) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        (thread_id, session_id, parent_id, forked_from, next_child, now),
+        "INSERT INTO threads "
+        "(id, session_id, parent_id, forked_from, next_child, title, created_at) "
+        f"VALUES (?, ?, ?, ?, ?, ?, ?){if_there}",
+        (thread_id, session_id, parent_id, forked_from, next_child, title, now),
     )
 
 

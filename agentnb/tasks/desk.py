@@ -138,6 +138,23 @@ class Desk:
             transactions.do(lambda db: queued and queue.withdraw(db, queued.message))
             raise
 
+    def open_thread(self, thread_id: str, text: str) -> str:
+        """Ensure the thread that a started run is about to begin with `text`.
+
+        Returns:
+            Its id; empty if the run has begun.
+        """
+        if self._at_work.run_of(thread_id) is not None:
+            return ""
+
+        def work(db: Connection) -> None:
+            now = time.time()
+            threads.open_session(db, self.session_id, now=now)
+            threads.new_thread(db, thread_id, self.session_id, now=now, begins_with=text)
+
+        self.transactions.do(work)
+        return thread_id
+
     def withdraw(self, queued: Queued) -> None:
         """Take back a message whose run could not be started."""
         with suppress(StoreTrouble):

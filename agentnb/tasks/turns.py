@@ -203,7 +203,7 @@ class Turns:
         self._at_work.take_over_session(db, process=self.transactions.process)
         now = time.time()
         threads.open_session(db, self._session_id, now=now)
-        threads.new_thread(db, work.thread_id, self._session_id, now=now)
+        threads.new_thread(db, work.thread_id, self._session_id, now=now, begins_with=work.text)
         return queue.begin_new(
             db,
             work.thread_id,

@@ -5,6 +5,7 @@ Each test runs with a file and in memory.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from agentnb.core.errors import (
 from agentnb.core.types import Role
 from agentnb.providers.scripted import Reply, ScriptedProvider
 from agentnb.run import Run
+from agentnb.runtime import get_runtime
 from agentnb.store import queue
 from agentnb.tasks.thread import Thread
 from tests.support import DEADLINE_S, Hold, by_agent, requests_of, spawn
@@ -214,6 +216,28 @@ def test_threads_are_listed_newest_first(make: Make) -> None:
     assert {thread.id for thread in listed} == {session.id, one.thread_id, two.thread_id}
     ids = [thread.id for thread in listed]
     assert ids.index(two.thread_id) < ids.index(one.thread_id)
+
+
+@pytest.mark.parametrize("wanted", ["id", "last"])
+def test_thread_of_a_run_that_has_not_begun_yet_is_found(make: Make, wanted: str) -> None:
+    session, busy = make(), threading.Event()
+    ended(session.spawn("another"))
+
+    async def hold_up() -> None:
+        busy.wait(10)
+
+    get_runtime().submit(hold_up())
+    try:
+        first = session.spawn("one")
+        thread = session.thread(first.thread_id if wanted == "id" else "last")
+        second = session.spawn("two", thread=first.thread_id if wanted == "id" else "last")
+    finally:
+        busy.set()
+    ended(first), ended(second)
+
+    assert thread.id == second.thread_id == first.thread_id
+    assert thread.title == "one"
+    assert [text for _, text in said(thread)] == ["one", "heard: one", "two", "heard: two"]
 
 
 @pytest.mark.parametrize("wanted", ["nb_20260101_nobody", "last", "t1"])
