@@ -27,6 +27,8 @@ def times(checkout: Path) -> dict[str, float]:
 
 def main() -> None:
     here, other = Path.cwd(), Path(sys.argv[1]).resolve()
+    if not (other / "agentnb").is_dir():
+        sys.exit(f"{other} is no checkout of agentnb: make one with `git worktree add`.")
     pairs = [(times(here), times(other)) for _ in range(ROUNDS)]
     for name in pairs[0][0]:
         ours = min(own[name] for own, _ in pairs)
