@@ -165,9 +165,11 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
                 f"Nothing was removed: {literal(str(path))} sets mode {literal(mode)} itself, and "
                 "would ask models again. Set it to 'replay' there, or take it out, first."
             )
-    done = asyncio.run(run_lessons(paths, "replay", cassette=Path(cassette)))
+    why = "only what is recorded counts here"
+    run = run_lessons(paths, "replay", cassette=Path(cassette), only_read=why)
+    done = asyncio.run(run)
     for ran in done:
-        if ran.error or ran.not_recorded or not set(labels) - set(ran.unused):
+        if ran.error or ran.not_recorded or ran.unkept or not set(labels) - set(ran.unused):
             raise NotebookError(
                 f"Nothing was removed: {literal(str(ran.path))} did not run to its end, or asked "
                 "for no run of the cassette. Run `python -m agentnb check` to see what is wrong."

@@ -20,6 +20,13 @@ from agentnb.core.shown import listed
 from agentnb.core.text import literal
 
 LIVE, RECORD, AUTO, REPLAY = MODES = ("live", "record", "auto", "replay")
+MEANS = {
+    LIVE: "Calls go to the models.",
+    RECORD: "Calls go to the models and are recorded in {}.",
+    AUTO: "Recorded calls are answered from {}; new ones go to the models and are added to it.",
+    REPLAY: "All calls are answered from {}; no model is called.",
+}
+"""What a mode does, with the name of its cassette."""
 MODE_VARIABLE, CASSETTE_VARIABLE = "AGENTNB_MODE", "AGENTNB_CASSETTE"
 SUFFIX = ".cassette.jsonl"
 BY_CODE = "set in code"

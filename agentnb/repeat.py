@@ -10,7 +10,7 @@ import shlex
 import string
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -94,6 +94,11 @@ def asked_labels(cassette: Path) -> list[str]:
 def unkept() -> list[str]:
     """What was said of calls of this process that are in no cassette."""
     return list(_unkept)
+
+
+def told(cassette: Path, notes: Iterable[str]) -> None:
+    """Tell these notes of a cassette no more in this process: they were told elsewhere."""
+    _noted.update((cassette, note) for note in notes)
 
 
 @dataclass(frozen=True, slots=True)

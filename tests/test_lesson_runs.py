@@ -14,6 +14,7 @@ import pytest
 from agentnb.__main__ import main
 from agentnb.cassette import Cassette
 from agentnb.modes import MODE_VARIABLE
+from agentnb.testing._lessons import notebooks_in
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.saved import code, load, notebook, output, save, words
 from tests.pages import code_of
@@ -45,6 +46,7 @@ _VARIES = re.compile(r"\$[\d.]+|\d+ s$", re.MULTILINE)
 
 SAID = "Mode: replay. Models are not called.\n"
 """As it was said before."""
+TODAY = "Mode: replay. All calls are answered from rivers.cassette.jsonl; no model is called.\n"
 
 Say = Callable[..., tuple[int, str]]
 
@@ -248,7 +250,7 @@ def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) ->
     assert returned == 0, said
     saved = load(path).cells[1]
     assert saved.source == first
-    assert "".join(each.text for each in saved.outputs) == f"Hello.\n{SAID}4\n"
+    assert "".join(each.text for each in saved.outputs) == f"Hello.\n{TODAY}4\n"
 
     assert say("check", str(path))[0] == 0
     edit(path, 1, first.replace("2 + 2", "2 + 3"))
@@ -258,6 +260,25 @@ def test_cell_that_says_the_mode_is_compared_and_saved_but_for_that(say: Say) ->
     assert returned == 1
     assert "  cell [1]:\n    stdout differs (- saved, + now):\n" in said
     assert "      - 4\n      + 5" in said
+
+
+def test_mode_line_of_a_lesson_that_was_renamed_is_a_difference_as_for_nbval(say: Say) -> None:
+    path, cassette = lesson(LOAD, MODE, MODEL, FIRST), Path("rivers.cassette.jsonl")
+    changed = load(path)
+    changed.cells[2].outputs = [output("stream", text=TODAY)]
+    save(changed, path)
+    say("record", str(path))
+    assert say("check", str(path))[0] == 0
+    path, _ = path.rename("lakes.ipynb"), cassette.rename("lakes.cassette.jsonl")
+
+    returned, said = say("check", "lakes.ipynb")
+
+    assert returned == 1
+    assert "  cell [2]:\n" in said
+    assert f"+ {TODAY.replace('rivers', 'lakes')}" in said
+    returned, said = say("record", "--auto", "lakes.ipynb")
+    assert (returned, "new call" in said) == (0, False), said
+    assert say("check", "lakes.ipynb")[0] == 0
 
 
 def test_words_on_the_mode_are_no_difference(say: Say) -> None:
@@ -334,6 +355,30 @@ def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mod
 
     assert (returned, cassette.read_bytes()) == (2, before)
     assert f"'rivers.ipynb' sets mode '{mode}' itself" in said
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        '{1}, **{{"mode": "{0}"}})',
+        'import os; os.environ["AGENTNB_MODE"] = "{0}"\n{1})',
+        '{1})\nget_ipython().run_line_magic("agentnb", "mode {0}")',
+    ],
+)
+@pytest.mark.parametrize("mode", ["record", "auto"])
+def test_pruning_writes_no_recording_whatever_code_sets(say: Say, by: str, mode: str) -> None:
+    path, cassette = lesson(LOAD, MODEL, FIRST, SECOND), Path("rivers.cassette.jsonl")
+    say("record", str(path))
+    before = cassette.read_bytes()
+    noted = MODEL[:-1].replace("(request):", "(request):\n    open('asked', 'w')", 1)
+    edit(path, 2, by.format(mode, noted))
+    edit(path, 3, "%%spawn --name first\nCompare all.")
+
+    returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
+
+    assert (returned, cassette.read_bytes()) == (2, before), said
+    assert "Nothing was removed" in said
+    assert Path("asked").exists() == (mode == "auto")  # a scripted model, which costs nothing
 
 
 def test_lesson_that_was_never_run_is_recorded_and_passes_nbval(say: Say) -> None:
@@ -439,6 +484,37 @@ def test_lesson_is_recorded_where_its_code_says(say: Say) -> None:
     assert "4 cells as saved, 4 recorded calls" in said
 
 
+@pytest.mark.parametrize(
+    "named",
+    ["Path('here.cassette.jsonl')", "HERE", "pathlib.Path(HERE)", "str(Path(HERE))"],
+)
+def test_cassette_that_code_names_by_a_name_or_a_path_is_found(say: Say, named: str) -> None:
+    names = "import pathlib; from pathlib import Path\nHERE = 'here.cassette.jsonl'"
+    path = lesson(LOAD, names, f"{MODEL}\n_ = agentnb.configure(cassette={named})", FIRST)
+
+    returned, said = say("record", str(path))
+
+    assert returned == 0, said
+    assert "4 new calls, 4 recorded calls" in said
+    returned, said = say("check", str(path))
+    assert returned == 0, said
+    assert "4 cells as saved, 4 recorded calls" in said
+
+
+def test_what_is_wrong_with_a_cassette_is_told_and_not_saved(say: Say) -> None:
+    path, cassette = lesson(LOAD, MODEL, FIRST, SECOND), Path("rivers.cassette.jsonl")
+    say("record", str(path))
+    cassette.write_bytes(cassette.read_bytes()[:-20])
+
+    returned, said = say("record", "--auto", str(path))
+
+    assert returned == 0, said
+    assert "rivers.cassette.jsonl: line " in said
+    assert "is cut off and ignored" in said
+    assert "cut off" not in path.read_text()
+    assert say("check", str(path))[0] == 0
+
+
 @pytest.mark.parametrize("jobs", ["0", "-1", "two"])
 def test_number_at_once_that_is_none_is_refused(
     say: Say, jobs: str, capsys: pytest.CaptureFixture[str]
@@ -535,6 +611,32 @@ def test_notebooks_below_a_folder_are_checked_and_not_jupyters_copies(say: Say) 
 
     found = sorted(re.findall("(?m)^. (.*ipynb):", said))
     assert found == ["week 1/rivers.ipynb", "week 2/b/rivers.ipynb"]
+
+
+def test_folder_has_what_is_linked_once_and_nothing_of_packages_or_graders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in "week", "real", ".venv", "env/share", "node_modules", "course/source/ps1":
+        Path(folder).mkdir(parents=True)
+    for made in "release", "submitted", "autograded", "feedback":
+        Path("course", made).mkdir()
+    Path("release").mkdir()  # without `source`, it is a folder as any other
+    Path("env/pyvenv.cfg").touch()
+    Path("week/linked").symlink_to(Path("real").absolute())
+    Path("week/again").symlink_to(Path("week").absolute())
+    every = [path for path in Path().rglob("*") if path.is_dir()]
+    for each in every:
+        Path(each, "a.ipynb").touch()
+
+    found = notebooks_in([".", "./real/a.ipynb", "week/../real/a.ipynb"])
+
+    names = {os.path.relpath(os.path.realpath(each)) for each in found}
+    assert names == {
+        *("real/a.ipynb", "release/a.ipynb", "week/a.ipynb"),
+        *("course/a.ipynb", "course/source/a.ipynb", "course/source/ps1/a.ipynb"),
+    }
+    assert len(found) == len(names)
 
 
 def test_folder_without_a_notebook_is_an_error(say: Say) -> None:

@@ -46,7 +46,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentnb.core.secrets import masked_words
 from agentnb.core.shown import listed
@@ -236,9 +236,6 @@ class SessionBudgetUsedUp(AgentnbError, ValueError):
             "a new session."
         )
 
-    def __reduce__(self) -> tuple[type[SessionBudgetUsedUp], tuple[str]]:
-        return type(self), (self.share,)
-
 
 class NoPrice(LlmError):
     """A budget counts money, and a model has no list price: its calls cannot be priced."""
@@ -347,26 +344,14 @@ class NotRecorded(LlmError):
         message: What differs from the nearest recorded call, and how to record this one.
         miss: The same as an `agentnb.cassette.Miss`; `None` if the error itself was read from a
             record.
-        retryable: As for every `LlmError`, like the next two.
-        retry_after_s: Seconds to wait.
-        status_code: The HTTP status.
+        facts: As for every `LlmError`.
     """
 
     permanent = True
     miss: object = None
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        miss: object = None,
-        retryable: bool | None = None,
-        retry_after_s: float | None = None,
-        status_code: int | None = None,
-    ) -> None:
-        super().__init__(
-            message, retryable=retryable, retry_after_s=retry_after_s, status_code=status_code
-        )
+    def __init__(self, message: str, *, miss: object = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
         self.miss = miss
 
 

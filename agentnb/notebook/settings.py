@@ -18,7 +18,7 @@ from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
-from agentnb.modes import AUTO, LIVE, RECORD, REPLAY, Mode
+from agentnb.modes import LIVE, MEANS, REPLAY, Mode
 from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
@@ -36,13 +36,6 @@ _DELEGATION = {
     "tools": "by tools",
     "both": "by spawn block and by tools",
 }
-_MEANS = {
-    LIVE: "Calls go to the models.",
-    RECORD: "Calls go to the models and are recorded in {}.",
-    AUTO: "Recorded calls are answered from {}; new ones go to the models and are added to it.",
-    REPLAY: "All calls are answered from {}; no model is called.",
-}
-"""What a mode does, with the name of its cassette."""
 _MOST = 50
 """Most profiles, and most pools, that are shown."""
 
@@ -130,7 +123,7 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
     """
     mode = session.mode
     name = "a cassette" if mode.cassette is None else path_in_words(mode.cassette.path)
-    means = _MEANS[mode.name].format(_cassette(mode) if in_full else name)
+    means = MEANS[mode.name].format(_cassette(mode) if in_full else name)
     if mode.trouble is not None:  # without a cassette, only the mode `live` works as it says
         means = f"{means} {mode.trouble}" if mode.name == LIVE else mode.trouble
     lines = [f"Mode: {mode.name}{f' ({mode.why})' if in_full else ''}. {means}"]

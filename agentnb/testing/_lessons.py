@@ -33,7 +33,18 @@ from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
 from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
-from agentnb.modes import CASSETTE_VARIABLE, LIVE, MODE_VARIABLE, MODES, REPLAY, SUFFIX, nothing_at
+from agentnb.modes import (
+    AUTO,
+    CASSETTE_VARIABLE,
+    LIVE,
+    MEANS,
+    MODE_VARIABLE,
+    MODES,
+    RECORD,
+    REPLAY,
+    SUFFIX,
+    nothing_at,
+)
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
@@ -52,6 +63,12 @@ _REPEAT = "__import__('agentnb.repeat', fromlist=['_'])"
 _ASKED = f"{_REPEAT}.asked_labels(__import__('pathlib').Path({{!r}}))"
 _UNKEPT = f"{_REPEAT}.unkept()"
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
+_ONLY_READ = "__import__('agentnb.cassette.writer', fromlist=['_']).only_read({!r}, {!r})"
+_TOLD = f"{_REPEAT}.told(__import__('pathlib').Path({{!r}}), {{!r}})"
+_NOT_OURS = {"node_modules", "site-packages"}
+"""Folders with notebooks of packages; those of virtual environments have a `pyvenv.cfg`."""
+_OF_GRADERS = {"autograded", "feedback", "release", "submitted"}
+"""nbgrader's folders beside `source`: what it makes of the lessons there, and students' copies."""
 
 
 @dataclass
@@ -70,6 +87,8 @@ class Lesson:
     """Why it did not run to its end, in lines; empty if it did."""
     not_recorded: int = 0
     """Cells that failed since a call is not recorded."""
+    notes: Sequence[str] = ()
+    """What there is to say of its cassette as it was before."""
     unkept: Sequence[str] = ()
     """What was said of calls that no model answered, or that could not be kept."""
     new: int = 0
@@ -108,7 +127,7 @@ class Lesson:
             facts.append(f"{counted(self.calls, 'recorded call')} ({self.cost.amount})")
         mark = "✗" if self.failed else "✓"
         yield f"{mark} {visible(str(self.path), 200)}: {', '.join(facts)}, {self.took_s:.0f} s"
-        yield from (f"  {line}" for line in (*self.error.splitlines(), *self.unkept))
+        yield from (f"  {line}" for line in (*self.error.splitlines(), *self.notes, *self.unkept))
         for number, differing in self.changed.items():
             yield f"  cell [{number}]:"
             yield from (f"    {line}".rstrip() for line in differing[:_MOST_LINES])
@@ -125,6 +144,7 @@ async def run_lessons(
     *,
     jobs: int = 1,
     cassette: Path | None = None,
+    only_read: str = "",
     tell: Callable[[Lesson], None] = lambda _: None,
     at_cell: Callable[[], None] = lambda: None,
 ) -> list[Lesson]:
@@ -136,6 +156,8 @@ async def run_lessons(
             outputs of those that run to their end.
         jobs: How many run at once.
         cassette: Of all; by default each has its own beside it.
+        only_read: Why no model is asked and `cassette` not written, whatever a notebook's code
+            sets: a clause.
         tell: Called with each when it has ended.
         at_cell: Called after each cell of code.
 
@@ -149,7 +171,7 @@ async def run_lessons(
             lesson, begun_s = Lesson(path, mode == REPLAY), time.monotonic()
             try:
                 own = cassette or _named_by_file(path) or path.with_suffix(SUFFIX)
-                await _run(lesson, mode, own.absolute(), at_cell)
+                await _run(lesson, mode, own.absolute(), only_read, at_cell)
             except (UnreadableNotebook, BadCassette, OSError) as error:
                 lesson.error = str(error)
             lesson.took_s = time.monotonic() - begun_s
@@ -171,21 +193,32 @@ def _named_by_file(notebook: Path) -> Path | None:
 def notebooks_in(files: Iterable[str]) -> list[Path]:
     """The notebooks that are named, and those below the folders that are named.
 
-    Not those in hidden folders, such as Jupyter's `.ipynb_checkpoints`.
+    Not those in hidden folders, such as Jupyter's `.ipynb_checkpoints`, in those of packages, and
+    what nbgrader makes of its sources. A file that is named twice is one.
 
     Raises:
         UnreadableNotebook: A folder has none.
     """
-    found: dict[Path, None] = {}
+    found: dict[str, Path] = {}
     for path in map(Path, files):
-        inside = [path]
-        if path.is_dir():
-            below = [(each, each.relative_to(path).parts) for each in path.rglob("*.ipynb")]
-            inside = sorted(each for each, parts in below if not any(p[0] == "." for p in parts))
+        inside = sorted(_below(path)) if path.is_dir() else [path]
         if not inside:
             raise UnreadableNotebook(str(path), "the folder has no notebook")
-        found |= dict.fromkeys(inside)
-    return list(found)
+        found |= {os.path.realpath(each): each for each in inside}
+    return list(found.values())
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The notebooks of a folder, also in linked ones, each of these once."""
+    seen: set[str] = set()
+    for root, folders, files in os.walk(folder, followlinks=True):
+        left_out = _NOT_OURS | (_OF_GRADERS if "source" in folders else set())
+        folders[:] = [each for each in folders if each[0] != "." and each not in left_out]
+        if (real := os.path.realpath(root)) in seen or "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        seen.add(real)
+        yield from (Path(root, each) for each in files if each.endswith(".ipynb"))
 
 
 def unused_by_all(lessons: Sequence[Lesson]) -> list[str]:
@@ -246,39 +279,51 @@ def own_mode(path: Path, cassette: Path) -> str:
     """A mode other than `replay` that a notebook sets for a cassette; empty without one."""
     left = read_lesson(path)
     _leave_mode_out(left)
-    lines = "\n".join(cell.source for cell in cells_of(left))
-    said = [name for _, name in _MODE_LINE.findall(lines)]
-    by = ("configure", "Session")
-    for cell in cells_of(left):
-        said += _configured(cell.source, "mode", by)
-        for name in _configured(cell.source, "cassette", by):
-            if (path.parent / name).resolve() != cassette.resolve():
-                return ""  # a lesson that shows how to record
+    by, sources = ("configure", "Session"), [cell.source for cell in cells_of(left)]
+    for name in _configured(sources, "cassette", by):
+        if (path.parent / name).resolve() != cassette.resolve():
+            return ""  # a lesson that shows how to record
+    said = [name for source in sources for _, name in _MODE_LINE.findall(source)]
+    said += _configured(sources, "mode", by)
     return next((name for name in said if name != REPLAY), "")
 
 
-def _configured(source: str, keyword: str, by: Collection[str]) -> Iterator[str]:
-    """What calls in a cell set by a keyword, as text."""
-    lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
-    with suppress(SyntaxError, ValueError, RecursionError):
-        calls = [n for n in ast.walk(ast.parse("\n".join(lines))) if isinstance(n, ast.Call)]
-        for call in calls:
-            if getattr(call.func, "attr", getattr(call.func, "id", "")) in by:
-                for each in call.keywords:
-                    match each:
-                        case ast.keyword(arg, ast.Constant(str(name))) if arg == keyword:
-                            yield name
+def _configured(sources: Iterable[str], keyword: str, by: Collection[str]) -> Iterator[str]:
+    """What calls in cells set by a keyword, as text: also by a name for it, and as a `Path`."""
+    names: dict[str, ast.expr] = {}
+
+    def text_of(value: ast.expr | None) -> str:
+        match value:
+            case ast.Constant(str(text)):
+                return text
+            case ast.Name(name):
+                return text_of(names.pop(name, None))
+            case ast.Call(ast.Name("Path" | "str") | ast.Attribute(attr="Path"), [only], []):
+                return text_of(only)
+        return ""
+
+    for source in sources:
+        lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
+        with suppress(SyntaxError, ValueError, RecursionError):
+            for node in ast.walk(ast.parse("\n".join(lines))):
+                match node:
+                    case ast.Assign([ast.Name(name)], value):
+                        names[name] = value
+                    case ast.Call(ast.Name(called) | ast.Attribute(attr=called)) if called in by:
+                        given = [e.value for e in node.keywords if e.arg == keyword]
+                        yield from filter(None, map(text_of, given))
 
 
 def _cassette_used(notebook: Any, lesson: Lesson, path: Path) -> Path:
     """The cassette; if it is not there, the one that the notebook's own code sets."""
-    by = ("configure",)
-    named = {name for c in cells_of(notebook) for name in _configured(c.source, "cassette", by)}
+    named = {*_configured([c.source for c in cells_of(notebook)], "cassette", ("configure",))}
     is_other = len(named) == 1 and not path.exists()
     return lesson.path.absolute().parent / named.pop() if is_other else path
 
 
-async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None]) -> None:
+async def _run(
+    lesson: Lesson, mode: str, path: Path, only_read: str, at_cell: Callable[[], None]
+) -> None:
     saved = read_lesson(lesson.path)
     lesson.cells = len(cells_of(saved))
     if mode != REPLAY and (why := why_read_only(lesson.path)):
@@ -288,14 +333,21 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
     before, made = _cassette(own), deepcopy(saved)
     if mode == REPLAY and before is None:
         mode = LIVE  # a lesson whose model is a script
-    about_mode = None if mode == LIVE else _leave_mode_out(made)
-    asked = await _execute(lesson, made, mode, path, at_cell)
+    said = None if mode == LIVE else _leave_mode_out(made)
+    about_mode, mode_said = said or (None, "")
+    if before is not None and mode in (AUTO, RECORD):
+        lesson.notes = [f"{visible(own.name, 200)}: {note}" for note in before.notes]
+    first = [_TOLD.format(str(own), before.notes)] if before is not None else []
+    if only_read:
+        first += [_CLOSE.format(only_read), _ONLY_READ.format(str(path), only_read)]
+    asked = await _execute(lesson, made, mode, path, first, at_cell)
     for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
         if place >= lesson.ran - bool(lesson.error):
             break  # it was not run, or failed
         if place == about_mode:
             now.source = was.source
-            if not _put_back(was.outputs, now.outputs):  # nobody knows what it would say
+            line = _mode_line(mode_said, path, lesson.path.absolute().parent) if own == path else ""
+            if not _put_back(was.outputs, now.outputs, line):  # nobody knows what it would say
                 now |= {name: was[name] for name in ("outputs", "execution_count")}
                 continue
         if not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
@@ -315,8 +367,19 @@ async def _run(lesson: Lesson, mode: str, path: Path, at_cell: Callable[[], None
         _save(lesson.path, made)
 
 
-def _leave_mode_out(notebook: Any) -> int | None:
-    """Let the environment say the mode, not the first cell that says one. Returns its place.
+def _mode_line(mode: str, cassette: Path, folder: Path) -> str:
+    """What `%agentnb mode` prints in a folder; empty if it depends on the machine."""
+    if cassette.is_relative_to(folder):
+        shown = cassette.relative_to(folder).as_posix()
+        return f"Mode: {mode}. {MEANS[mode].format(shown)}\n"
+    return ""
+
+
+def _leave_mode_out(notebook: Any) -> tuple[int, str] | None:
+    """Let the environment say the mode, not the first cell that says one.
+
+    Returns the cell's place, and the mode.
+
 
     A notebook that begins to record and then says another mode is left alone: it is about that.
     """
@@ -327,29 +390,45 @@ def _leave_mode_out(notebook: Any) -> int | None:
     for place, cell in enumerate(cells):
         cell.source, count = _MODE_LINE.subn(r"\g<1>pass", cell.source, count=1)
         if count:
-            return place
+            return place, said[0]
     return None
 
 
-def _put_back(saved: Iterable[Any], made: list[Any]) -> bool:
-    """Put what the line that is left out said at its place; false if it is not saved."""
+def _put_back(saved: Iterable[Any], made: list[Any], today: str) -> bool:
+    """Put what the line that is left out says at its place; false if it is not saved.
+
+    Args:
+        saved: The cell's outputs as they were.
+        made: As they are now.
+        today: What it says today; empty for what it said.
+    """
     for each in saved:
         if each.output_type == "stream" and (said := _MODE_SAID.search(each.text)):
+            line = today or said[0]
             same = [one for one in made if one.get("name") == each.name]
             if not same:
-                made.insert(0, type(each)(each, text=said[0]))
+                made.insert(0, type(each)(each, text=line))
                 return True
             lines = same[0].text.splitlines(keepends=True)
-            lines.insert(each.text.count("\n", 0, said.start()), said[0])
+            lines.insert(each.text.count("\n", 0, said.start()), line)
             same[0].text = "".join(lines)
             return True
     return False
 
 
 async def _execute(
-    lesson: Lesson, notebook: Any, mode: str, cassette: Path, at_cell: Callable[[], None]
+    lesson: Lesson,
+    notebook: Any,
+    mode: str,
+    cassette: Path,
+    first: Sequence[str],
+    at_cell: Callable[[], None],
 ) -> list[str] | None:
-    """Run all cells. Returns the labels of the runs; `None` if a cell failed."""
+    """Run all cells, after some code that is ours.
+
+    Returns:
+        The labels of the runs; `None` if a cell failed.
+    """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
@@ -373,8 +452,8 @@ async def _execute(
         async with client.async_setup_kernel(env=environment):
             with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-            if mode == LIVE:
-                await client.kc.execute_interactive(_CLOSE.format(why), silent=True)
+            closing = [_CLOSE.format(why)] if mode == LIVE else []
+            await client.kc.execute_interactive("\n".join([*closing, *first]), silent=True)
             for place, cell in enumerate(notebook.cells):
                 if cell.cell_type == "code" and cell.source.strip():
                     lesson.ran += 1
