@@ -48,6 +48,8 @@ UNSIGNED = "unsigned thinking"
 MAX_TOKENS, MAX_COMPLETION_TOKENS = "max_tokens", "max_completion_tokens"
 """The two names of a chat completion's limit: one of them is left out."""
 _OTHER_LIMIT = {MAX_TOKENS: MAX_COMPLETION_TOKENS, MAX_COMPLETION_TOKENS: MAX_TOKENS}
+_NEEDED_BY = {**_OTHER_LIMIT, TOOLS: TOOL_CHOICE}
+"""A part stays where a person gave this field: the other name, or what is refused without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ _SENTENCE_END = re.compile(
 OpenAI what would be taken behind it."""
 _WORDS = (
     *("message", "msg", "detail", "details", "error", "errors"),
-    *("metadata", "raw", "reason", "title"),
+    *("issues", "metadata", "raw", "reason", "title"),
 )
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
@@ -111,16 +113,15 @@ _OF_TYPE = re.compile(
 )
 """The type that a part of the request has, which is repeated, too."""
 _OF_SCHEMA = re.compile(
-    r"(?i)\binput_schema\b|\bparameters\.properties\b|\bproperties\[|\bschema for "
+    r"(?i)\binput_schema\b|\b(?:parameters\.|json schema.*)properties\b|\bproperties\["
+    r"|\bschema for "
 )
 """In a complaint of what a tool takes, whose names are a person's."""
 _MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
-_COMBINED = re.compile(
-    r"(?i)\b(?:combin\w+|together|both|same request|when|while|with(?! (?:this|the) model))\b"
+_OF_REPLY = re.compile(
+    r"(tool_use|json_validate)_failed|failed_generation|call validation failed|\bcontent_filter\b"
 )
-"""Says that one part is not taken beside another."""
-_OF_REPLY = re.compile(r"tool_use_failed|failed_generation|json_validate_failed")
-"""Marks of a refusal of what the model wrote, as Groq sends them with status 400."""
+"""Marks of a refusal of what the model wrote, as Groq sends them with status 400, or was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +150,6 @@ class Complaint:
     def sentences(self) -> tuple[str, ...]:
         """Its sentences, each with the field and the code that its server names."""
         return tuple(islice(_sentences(self.body), _MOST_SENTENCES))
-
-    @property
-    def is_of_several(self) -> bool:
-        """Whether it may be about a part beside others, not about that part alone."""
-        return any(map(_COMBINED.search, self.sentences))
 
     @property
     def fields(self) -> frozenset[str]:
@@ -315,9 +311,7 @@ _NO_LIST = (
     rf"{_NO_STRING}|\bunmarshal array\b|\bnot (?:of type ['\"]str|str type)|\bgot an array\b"
     r"|\bany variant\b|\binterface \{\}"
 )
-_OF_TEXT = (
-    r"\bbytes?\b|\bcharacters?\b|\bcontains?\b|\.text\b|\brole:user\b|\btools?\b|\btool.result"
-)
+_OF_TEXT = r"\b(?:bytes?|characters?|contains?|length|role:user|tools?|tool.result)\b|\.text\b"
 _OF_BLOCK = rf"{_OTHERWISE}|\bcache_control\b"
 
 _TABLE = (
@@ -328,7 +322,8 @@ _TABLE = (
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
         # By servers that know its words alone.
-        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b|\btype mismatch\b",
+        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b|\btype mismatch\b"
+        r"|\bexpected type: string\b",
     ),
     _Row(
         TOOLS,
@@ -337,8 +332,8 @@ _TABLE = (
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format), the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\byour (?:plan|account|organization)\b|\btier\b|\bupgrade\b|\bcredits?\b"
-        r"|grammar|\bjson mode\b|response.?(?:format|mime)"
+        r"|\b(?:your (?:plan|organization)|accounts?|tier|upgrade|credits?|payment|subscription)\b"
+        r"|grammar|\b(?:json mode|capacity|per minute|retry)\b|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
@@ -491,7 +486,8 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     """
     if complaint.is_of_reply:
         return form
-    persons = [_pattern(_name(name)) for name in given]
+    # The option `user` has the name of a role.
+    persons = [_pattern(_name(name)) for name in given if name != "user"]
     words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
         refused = _MODEL.sub("model", _LIST.sub("", sentence))
@@ -523,6 +519,19 @@ def _is_meant(row: _Row, sentence: str, lists: Iterable[str] = ()) -> bool:
 
 
 # -- what was learnt -----------------------------------------------------------------------------
+
+_NEVER_MATTERS = {
+    *("frequency_penalty", "logit_bias", "metadata", "min_p", "presence_penalty"),
+    *("prompt_cache_key", "repetition_penalty", "safety_identifier", "seed", "stop"),
+    *("stop_sequences", "temperature", "top_k", "top_p", "user"),
+}
+"""A person's options beside which no server takes anything else than without them."""
+
+
+def _options_in(given: Mapping[str, Any]) -> str:
+    """A person's other options: a part may be refused beside these, or their values, alone."""
+    others = {str(name): given[name] for name in given if name not in _NEVER_MATTERS}
+    return json.dumps(others, sort_keys=True, default=repr) if others else ""
 
 
 @dataclass(slots=True)
@@ -572,19 +581,21 @@ class Asking:
     Args:
         key: The server's word (see `Server.home`), and the model.
         usual: The form of a server that has taught nothing.
-        given: The fields that a person gave: they are not ours to leave out.
+        given: The fields that a person gave: they are not ours to leave out. What is refused
+            beside them is learnt for calls with these alone, whatever the words.
     """
 
-    def __init__(self, key: tuple[str, str], usual: Form, given: Iterable[str]) -> None:
-        self._key, self._usual, self._given = key, usual, frozenset(given)
-        self._beside = key[0], f"{key[1]} with {', '.join(sorted(given))}"
-        """What is refused beside a person's fields is learnt for calls with these."""
-        self.form = LEARNT.of(key, usual)
-        for part in sorted(LEARNT.of(self._beside, Form()).without):
+    def __init__(self, key: tuple[str, str], usual: Form, given: Mapping[str, Any]) -> None:
+        self._given, self._own = frozenset(given), (key, usual)
+        options = _options_in(given)
+        self._learns = ((key[0], f"{key[1]} with {options}"), Form()) if options else self._own
+        """What this call teaches: of the model, or of the model with these options."""
+        self.form = LEARNT.of(*self._own)
+        for part in sorted(LEARNT.of(*self._learns).without):
             self.form = self.form.leaving_out(part)
         self._known = self.form
         self._tried = {self.form}
-        self._is_lesson, self._is_of_several = True, False
+        self._is_lesson = True
 
     def try_another(self, complaint: Complaint, sent: Iterable[str]) -> bool:
         """Whether the request is to be sent again, in the form that `form` is now.
@@ -596,15 +607,14 @@ class Asking:
         is_tried = complaint.teaches or (complaint.status >= 500 and self._is_lesson)
         if not is_tried or complaint.fields & self._given:
             return False
-        ours = [p for p in sent if not self._given & {p, _OTHER_LIMIT.get(p)}]
+        ours = [p for p in sent if not self._given & {p, _NEEDED_BY.get(p, p)}]
         other = after(self.form, complaint, ours, self._given)
         if other in self._tried:
             return False
         change = Change.between(self.form, other)
         if complaint.teaches and change.put_back - set(_OTHER_LIMIT):
-            self._learn(change, is_of_several=False)  # it was wrong, whatever comes now
-            self._learn(change, is_of_several=True)
-        self._is_of_several |= complaint.is_of_several and bool(self._given)
+            for learnt in {self._own, self._learns}:  # it was wrong, whatever comes now
+                LEARNT.learn(*learnt, change)
         self._is_lesson = self._is_lesson and complaint.teaches
         self.form = other
         self._tried.add(other)
@@ -613,14 +623,7 @@ class Asking:
     def succeeded(self) -> None:
         """Learn from the call: it was answered in the newest form."""
         if self._is_lesson and self.form != self._known:
-            change = Change.between(self._known, self.form)
-            self._learn(change, is_of_several=self._is_of_several)
-
-    def _learn(self, change: Change, *, is_of_several: bool) -> None:
-        if is_of_several:
-            LEARNT.learn(self._beside, Form(), change)
-        else:
-            LEARNT.learn(self._key, self._usual, change)
+            LEARNT.learn(*self._learns, Change.between(self._known, self.form))
 
 
 # -- thinking that is no longer taken ------------------------------------------------------------
@@ -732,9 +735,9 @@ def _marks_in(address: str, request: CompletionRequest) -> list[bytes]:
 
 
 def _beginning(address: str, request: CompletionRequest) -> bytes:
-    """Stands for the address and the conversation."""
+    """Stands for the address and the conversation, with the options that may refuse thinking."""
     first = request.messages[0].text if request.messages else ""
-    return _hash(address, request.system, first)
+    return _hash(address, request.system, first, _options_in(request.extra))
 
 
 def _mark(begin: bytes, block: Any) -> bytes:

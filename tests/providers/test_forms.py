@@ -318,6 +318,18 @@ REFUSED = [
         "documentation for more information.",
     ),
     (CALL_IDS, "messages.1.content.0.tool_use.id: String should have at most 64 characters"),
+    # In the words of Bedrock, and of zod.
+    (
+        TOOL_CHOICE,
+        "Malformed input request: #/tool_choice: expected type: String, found: JSONObject",
+    ),
+    (
+        STREAM_OPTIONS,
+        {
+            "name": "ZodError",
+            "issues": [{"message": "Unrecognized key(s) in object: 'stream_options'"}],
+        },
+    ),
 ]
 
 UNION = [
@@ -336,6 +348,17 @@ OTHERS = [
     "Invalid parameter: 'tool_call_id' of 'a' not found in 'tool_calls' of previous message",
     "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
     "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64",
+    "Invalid 'messages[3].content': string too long. Expected a string with maximum length "
+    "1048576, but got a string with length 1200345 instead.",
+    # A call's arguments, what was asked, the account, and a server that is full.
+    "tool call validation failed: parameters for tool final_answer did not match schema: errors: "
+    "[additionalProperties 'system' not allowed]",
+    {"message": "Invalid prompt: system message blocked: not allowed", "code": "content_filter"},
+    "Tool use requests are not permitted to exceed 10 per minute",
+    "There is no available capacity for tool calling, please retry",
+    "Tool calling is not available for accounts without a payment method",
+    "Invalid request: tools.function.parameters is not a valid moonshot flavored json schema, "
+    "details: <At path 'properties.system': type is not supported>",
     # Formats that a person asked for, by words and not by the names of their fields.
     "Cannot use custom grammar constraints with tools.",
     "json mode cannot be combined with tool/function calling",
@@ -909,47 +932,47 @@ async def test_refusal_teaches_nothing_if_the_answer_to_the_other_form_breaks_of
 
 
 def test_calls_that_learn_two_parts_side_by_side_teach_both() -> None:
-    first, second = (Asking(("home", "m"), Form(), ()) for _ in range(2))
+    first, second = (Asking(("home", "m"), Form(), {}) for _ in range(2))
     assert first.try_another(Complaint(400, "`tool_choice` is not supported"), PARTS)
     assert second.try_another(Complaint(400, "System role not supported"), PARTS)
     for asking in (first, second):
         asking.succeeded()
 
-    assert Asking(("home", "m"), Form(), ()).form == Form(frozenset({TOOL_CHOICE, SYSTEM}))
-    assert Asking(("home", "another"), Form(), ()).form == Form()
+    assert Asking(("home", "m"), Form(), {}).form == Form(frozenset({TOOL_CHOICE, SYSTEM}))
+    assert Asking(("home", "another"), Form(), {}).form == Form()
 
 
 def test_call_teaches_only_what_it_changed_itself() -> None:
-    learnt = Asking(("home", "m"), Form(), ())
+    learnt = Asking(("home", "m"), Form(), {})
     assert learnt.try_another(Complaint(400, "Unknown parameter: mark"), PARTS)
     learnt.succeeded()
 
-    slow, quick = (Asking(("home", "m"), Form(), ()) for _ in range(2))
+    slow, quick = (Asking(("home", "m"), Form(), {}) for _ in range(2))
     assert slow.try_another(Complaint(400, "System role not supported"), PARTS)
     assert quick.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
     slow.succeeded()
 
-    assert Asking(("home", "m"), Form(), ()).form == Form(frozenset({SYSTEM}))
+    assert Asking(("home", "m"), Form(), {}).form == Form(frozenset({SYSTEM}))
 
 
 def test_part_that_is_missed_is_learnt_at_once_and_a_name_of_the_limit_is_not() -> None:
     key, usual = ("home", "m"), Form(frozenset({MAX_COMPLETION_TOKENS}))
-    taught = Asking(key, usual, ())
+    taught = Asking(key, usual, {})
     assert taught.try_another(Complaint(400, "Unknown parameter: mark"), PARTS)
     taught.succeeded()
 
-    by_error = Asking(key, usual, ())
+    by_error = Asking(key, usual, {})
     assert by_error.try_another(Complaint(500, "`mark` must be passed back"), PARTS)
-    assert Asking(key, usual, ()).form == taught.form
-    failed = Asking(key, usual, ())
+    assert Asking(key, usual, {}).form == taught.form
+    failed = Asking(key, usual, {})
     assert failed.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
-    assert Asking(key, usual, ()).form == usual
+    assert Asking(key, usual, {}).form == usual
     assert failed.try_another(Complaint(400, "Unknown parameter: max_tokens"), PARTS)
-    assert Asking(key, usual, ()).form == usual
+    assert Asking(key, usual, {}).form == usual
 
 
 def test_parts_that_are_refused_and_missed_are_tried_once_each() -> None:
-    asking = Asking(("home", "m"), Form(), ())
+    asking = Asking(("home", "m"), Form(), {})
 
     assert asking.try_another(Complaint(400, "Unknown parameter: mark"), ["mark"])
     assert not asking.try_another(Complaint(400, "`mark` must be passed back"), [])
@@ -1034,19 +1057,91 @@ async def test_what_is_refused_beside_a_persons_field_is_learnt_for_calls_with_i
         assert with_tools(server) == [True, False, True, False]
 
 
+ALONE = [
+    ({"thinking": {"type": "enabled"}}, "Thinking mode does not support this tool_choice"),
+    ({"thinking": {"type": "enabled"}}, "tool_choice is incompatible with thinking enabled"),
+    (
+        {"enable_thinking": True},
+        "tool_choice does not support being set to object in thinking mode",
+    ),
+    ({"provider": {"only": ["x"]}}, "No endpoints found that support tool use. To learn more: …"),
+    (
+        {"web_search_options": {}},
+        "Function calling is not supported for Search Grounding requests.",
+    ),
+    ({"reasoning_effort": "none"}, "System role not supported for this request"),
+]
+"""A person's option, and a refusal beside it that does not name it."""
+
+
+@pytest.mark.parametrize(("option", "words"), ALONE)
+async def test_refusal_beside_an_option_takes_nothing_from_calls_without_it(
+    monkeypatch: pytest.MonkeyPatch, option: dict[str, Any], words: str
+) -> None:
+    ((name, value),) = option.items()
+    bodies: list[dict[str, Any]] = []
+
+    def is_usual(body: dict[str, Any]) -> bool:
+        return "tool_choice" in body and body["messages"][0]["role"] == "system"
+
+    def refuses(body: dict[str, Any]) -> Reply:
+        bodies.append(body)
+        is_refused = body.get(name) == value and is_usual(body)
+        return Reply(status=400, message=words) if is_refused else answer(body)
+
+    other = {name: "other"} if isinstance(value, str) else {name: {"type": "other"}}
+    beside = [replace(TYPED, extra=each) for each in (option, other, option)]
+    with serving(monkeypatch, refuses):
+        await ask("chat", beside[0], TYPED, beside[1], beside[2])
+
+    assert [is_usual(body) for body in bodies] == [True, False, True, True, False]
+
+
+async def test_what_is_refused_beside_a_temperature_is_learnt_for_all_calls(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    def refuses(body: dict[str, Any]) -> Reply:
+        if "tool_choice" in body:
+            return Reply(status=400, message="tool_choice is not supported by this model")
+        return answer(body)
+
+    warm = replace(TYPED, extra={"temperature": 0.2, "user": "me"})
+    with serving(monkeypatch, refuses) as server:
+        await ask(dialect, warm, TYPED)
+
+        assert ["tool_choice" in each.body for each in server.requests] == [True, False, False]
+
+
+def test_option_with_the_name_of_a_role_is_not_meant_by_it() -> None:
+    said = Complaint(400, "Unexpected role 'system', expected 'user' or 'assistant'")
+
+    assert not after(Form(), said, PARTS, ["user"]).has(SYSTEM)
+
+
+async def test_tools_stay_where_a_person_chose_among_them(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    refusal = Reply(status=400, message="This model does not support tools")
+    with serving(monkeypatch, lambda _: refusal) as server:
+        with pytest.raises(LlmError, match="does not support tools"):
+            await ask(dialect, replace(TYPED, extra={"tool_choice": "auto"}))
+
+        assert with_tools(server) == [True]
+
+
 def test_what_is_missed_is_put_back_also_beside_a_persons_field() -> None:
     key = ("home", "m")
-    plain, beside = Asking(key, Form(), ()), Asking(key, Form(), ["search"])
+    plain, beside = Asking(key, Form(), {}), Asking(key, Form(), {"search": 1})
     assert plain.try_another(Complaint(400, "System role not supported"), PARTS)
     plain.succeeded()
     assert beside.try_another(Complaint(400, "Unknown parameter: mark together with s"), PARTS)
     beside.succeeded()
 
-    assert Asking(key, Form(), ()).form == Form(frozenset({SYSTEM}))
-    again = Asking(key, Form(), ["search"])
+    assert Asking(key, Form(), {}).form == Form(frozenset({SYSTEM}))
+    again = Asking(key, Form(), {"search": 1})
     assert again.form == Form(frozenset({SYSTEM, "mark"}))
     assert again.try_another(Complaint(400, "`mark` must be passed back"), PARTS)
-    assert Asking(key, Form(), ["search"]).form == Form(frozenset({SYSTEM}))
+    assert Asking(key, Form(), {"search": 1}).form == Form(frozenset({SYSTEM}))
 
 
 def test_block_in_a_message_is_no_field_of_a_persons() -> None:
@@ -1398,6 +1493,21 @@ def test_only_the_thinking_that_was_refused_is_left_out(thought: Callable[[str],
     assert refused.is_meant(words, "home", newer)
     assert blocks(old, "another address") == [thought("a")]
     assert blocks(replace(old, system="Be short.")) == [thought("a")]
+
+
+def test_thinking_refused_beside_an_option_is_sent_without_it() -> None:
+    refused = RefusedThinking()
+    plain = conversation(ThinkingBlock("Hm.", "S"))
+    off, warm = (
+        replace(plain, extra=each)
+        for each in ({"thinking": {"type": "disabled"}}, {"temperature": 1})
+    )
+    refused.add("home", off)
+
+    assert refused.left_out("home", off) != off
+    assert refused.left_out("home", plain) == plain
+    refused.add("home", plain)
+    assert refused.left_out("home", warm) != warm
 
 
 def test_marks_of_refused_thinking_are_small_and_the_oldest_are_forgotten() -> None:
