@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from IPython.core.getipython import get_ipython
@@ -137,67 +138,14 @@ RECOVER_OPTIONS = {
 }
 """Options of `%spawn recover`."""
 
-_SPAWN_HELP = f"""\
-Give a task to a tree of agents and wait for the answer:
-
-{usage_of("%%spawn", CELL_OPTIONS)}
-    the task, with {{{{variables}}}} from the notebook
-
-{about_options(CELL_OPTIONS)}
-
-Examples:
-
-    %%spawn --model demo
-    Plan a week of dinners for four.
-
-    %%spawn --model anthropic/claude-sonnet-5-5 --budget 80_000 -o review
-    Review this function for mistakes: {{{{source}}}}
-
-    %%spawn --tools look_up,workspace
-    Find out which of these rivers is the longest: {{{{rivers}}}}
-
-    %%spawn --thread last
-    And which is the second longest?
-
-Steer the newest run (`--run ID` picks another one; `run.id` has the id):
-
-    %spawn status         show its progress
-    %spawn cancel         stop it; `%spawn cancel 2.1` stops agent 2.1 and all below it
-    %spawn pause          start no new model call and no new tool; open ones finish;
-                          `%spawn pause 2.1` pauses agent 2.1 and all below it
-    %spawn resume         continue; `%spawn resume 2.1` continues there and below
-    %spawn budget 90_000  set its total, up or down
-    %spawn tell 2.1 Use primary sources only.
-                          send a message to agent 2.1, which reads it at its next turn
-    %spawn questions      list its questions to you; agents wait for the answers
-    %spawn answer q1 approve
-                          answer one; `%spawn answer q1 approve {{"to": "ann"}}` runs a tool with
-                          other arguments, `%spawn answer q1 deny not today` gives a reason
-    %spawn help           show this text
-
-Stored runs, newest first:
-
-    %spawn runs           list them; `agentnb.runs()` returns the list, and
-                          `agentnb.get_session().load(agentnb.runs()[2])` opens number 2
-    %spawn recover        continue the newest run whose kernel died; `%spawn recover 2` continues
-                          number 2, or name a run by the start of its id; `--budget 90_000` also
-                          continues a run that used up its budget; finished work is kept
-"""
-
-_AGENTNB_HELP = """\
-    %agentnb mode         show how models are called, and which setting says so: `live`, `record`
-                          into a cassette, `replay` from it, or `auto`; `%agentnb mode replay`
-                          sets it
-    %agentnb config       show the settings in force: from agentnb.yaml, from code, defaults
-    %agentnb trust        let agentnb.yaml name servers elsewhere and raise budgets, until the file
-                          changes; `%agentnb trust FILE` trusts another file
-    %agentnb doctor       check the set-up, and show a fix for each fault
-    %agentnb freeze       remove this kernel's live views before you save the notebook
-    %agentnb nest         let asyncio.run() work in cells; slows every event loop of this kernel
-    %agentnb help         show this text
-
-`%%spawn?` shows how to start a tree of agents, `%task?` how to give tasks to agents that stay.
-"""
+_HELP = Path(__file__).with_name("help")
+_SPAWN_HELP = (
+    (_HELP / "spawn.txt")
+    .read_text("utf-8")
+    .replace("$usage", usage_of("%%spawn", CELL_OPTIONS))
+    .replace("$options", about_options(CELL_OPTIONS))
+)
+_AGENTNB_HELP = (_HELP / "agentnb.txt").read_text("utf-8")
 
 
 @dataclass(frozen=True, slots=True)

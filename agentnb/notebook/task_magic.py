@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
@@ -20,34 +21,7 @@ from agentnb.notebook.line import Option, Verb, Words, does_not_take, one_of, re
 from agentnb.notebook.template import fill, notebook_names
 from agentnb.notebook.transform import without_form
 
-_HELP = """\
-Give tasks to agents that stay, and follow them:
-
-    %%task new TITLE [--to AGENT] [--priority P] [--raw]
-    the prompt, with {{variables}} from the notebook
-
-creates a task. AGENT does it; you may leave it out and assign the task later:
-
-    new:provider/model           a new agent, such as `new:anthropic/claude-sonnet-5-5`
-    new:profile:provider/model   a new agent with a profile of agentnb.yaml
-    reviewer                     an existing agent: its name, or the id of its thread
-
-P is `high`, `medium` or `low`; `--raw` takes {{ and }} in the prompt as text.
-
-Existing tasks:
-
-    %task                        list them; `%task list` does the same
-    %task list --status S        list those with status `pending`, `in_progress`, `completed`,
-                                 `blocked` or `archived`
-    %task list --to AGENT        list an agent's tasks
-    %task show t3                show one, with its prompt and notes
-    %task assign t3 AGENT        assign it to an agent, which starts at once
-    %task note t3 TEXT           add a note
-    %task done t3 [TEXT]         mark it completed; TEXT becomes its last note
-    %task help                   show this text
-
-`agentnb.get_session().tasks` does the same in Python.
-"""
+_HELP = Path(__file__).with_name("help").joinpath("task.txt").read_text("utf-8")
 
 
 @magics_class
