@@ -113,7 +113,7 @@ _OF_TYPE = re.compile(
 )
 """The type that a part of the request has, which is repeated, too."""
 _OF_SCHEMA = re.compile(
-    r"(?i)\binput_schema\b|\b(?:parameters\.|json schema.*)properties\b|\bproperties\["
+    r"(?i)\binput_schema\b|\b(?:parameters\.|json schema.*['.])properties\b|\bproperties\["
     r"|\bschema for "
 )
 """In a complaint of what a tool takes, whose names are a person's."""
@@ -332,8 +332,9 @@ _TABLE = (
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format), the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\b(?:your (?:plan|organization)|accounts?|tier|upgrade|credits?|payment|subscription)\b"
-        r"|grammar|\b(?:json mode|capacity|per minute|retry)\b|response.?(?:format|mime)"
+        r"|\b(?:your (?:plan|organization)|accounts?(?!/)|tier|upgrade|credits?|payment)\b"
+        r"|\b(?:subscription|json mode|capacity|per minute|please retry)\b"
+        r"|grammar|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
@@ -522,16 +523,16 @@ def _is_meant(row: _Row, sentence: str, lists: Iterable[str] = ()) -> bool:
 
 _NEVER_MATTERS = {
     *("frequency_penalty", "logit_bias", "metadata", "min_p", "presence_penalty"),
-    *("prompt_cache_key", "repetition_penalty", "safety_identifier", "seed", "stop"),
-    *("stop_sequences", "temperature", "top_k", "top_p", "user"),
+    *("prompt_cache_key", "repetition_penalty", "request_id", "safety_identifier", "seed"),
+    *("session_id", "stop", "stop_sequences", "temperature", "top_k", "top_p", "user"),
 }
 """A person's options beside which no server takes anything else than without them."""
 
 
 def _options_in(given: Mapping[str, Any]) -> str:
-    """A person's other options: a part may be refused beside these, or their values, alone."""
-    others = {str(name): given[name] for name in given if name not in _NEVER_MATTERS}
-    return json.dumps(others, sort_keys=True, default=repr) if others else ""
+    """A person's other options, as a hash: a part may be refused beside these values alone."""
+    others = sorted(repr(each) for each in given.items() if each[0] not in _NEVER_MATTERS)
+    return _hash(*others).hex() if others else ""
 
 
 @dataclass(slots=True)
@@ -593,6 +594,8 @@ class Asking:
         self.form = LEARNT.of(*self._own)
         for part in sorted(LEARNT.of(*self._learns).without):
             self.form = self.form.leaving_out(part)
+        if TOOL_CHOICE in given:
+            self.form = self.form.putting_back(TOOLS)
         self._known = self.form
         self._tried = {self.form}
         self._is_lesson = True

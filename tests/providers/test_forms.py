@@ -318,6 +318,10 @@ REFUSED = [
         "documentation for more information.",
     ),
     (CALL_IDS, "messages.1.content.0.tool_use.id: String should have at most 64 characters"),
+    # Words that elsewhere tell of an account, a full server, a schema or a length.
+    (TOOLS, "Function calling is not supported for model accounts/fireworks/models/llama-v2"),
+    (TOOLS, "This model does not support tool use, remove tools and retry"),
+    (STREAM_OPTIONS, "JSON schema: additional properties are not allowed: 'stream_options'"),
     # In the words of Bedrock, and of zod.
     (
         TOOL_CHOICE,
@@ -1110,6 +1114,36 @@ async def test_what_is_refused_beside_a_temperature_is_learnt_for_all_calls(
         await ask(dialect, warm, TYPED)
 
         assert ["tool_choice" in each.body for each in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("is_plain_first", [False, True])
+async def test_tools_that_a_person_chose_among_are_sent_whatever_was_learnt(
+    monkeypatch: pytest.MonkeyPatch, is_plain_first: bool
+) -> None:
+    def refuses(body: dict[str, Any]) -> Reply:
+        if "tools" in body and body.get("tool_choice") != "required":
+            return Reply(status=400, message="This model does not support tools")
+        return answer(body)
+
+    chosen = replace(TYPED, extra={"tool_choice": "required"})
+    with serving(monkeypatch, refuses) as server:
+        await ask("chat", *[TYPED] * is_plain_first, chosen)
+
+        assert server.requests[-1].body["tool_choice"] == "required"
+        assert with_tools(server)[-1]
+
+
+@pytest.mark.parametrize(
+    "odd", [{"x": {1: 2, "a": 3}}, {"x": {None: 1, "a": [None, float("nan")]}}, {"x": [{}, ()]}]
+)
+def test_options_of_any_kind_have_a_key(odd: dict[str, Any]) -> None:
+    key = ("home", "m")
+    asking = Asking(key, Form(), odd)
+    assert asking.try_another(Complaint(400, "System role not supported"), PARTS)
+    asking.succeeded()
+
+    assert Asking(key, Form(), odd).form == Form(frozenset({SYSTEM}))
+    assert Asking(key, Form(), {"x": 1}).form == Form()
 
 
 def test_option_with_the_name_of_a_role_is_not_meant_by_it() -> None:
