@@ -7,11 +7,13 @@ and does not load the code that draws them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib
+import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -22,11 +24,15 @@ from agentnb.core.records import ToolCallRecord
 from agentnb.core.secrets import masked_words
 from agentnb.core.text import visible
 from agentnb.core.types import AgentNode, OrchestratorResult
+from agentnb.modes import REPLAY
 from agentnb.run import Run
 from agentnb.views.front_end import ALL, is_notebook, wanted_display
 from agentnb.views.panel.limits import ceiling
 from agentnb.views.static import picture_bundle, static_bundle, tool_pictures
 from agentnb.views.typed_answer import answer_of
+
+WORDS_AFTER_S = 10.0
+"""Seconds after which a cell that waits for its run also shows the run in words."""
 
 
 def show_result(
@@ -115,6 +121,36 @@ def show_live_view(run: Run, *, is_all: bool = False) -> None:
             show_live(panel)
     except Exception as error:
         _report_missing("live view of the run", error)
+
+
+@contextlib.contextmanager
+def in_words_meanwhile(run: Run, *, quiet: bool) -> Iterator[None]:
+    """Show the state of a long run in words beside its live view, while the cell awaits its end.
+
+    A page that is saved meanwhile may lose the view, and with its kernel the rest of the cell. Not
+    where cells are compared: in a replay, and under pytest.
+    """
+    words: list[Any] = []
+
+    def begin() -> None:
+        try:
+            from agentnb.views.panel.beside import Beside
+
+            words.append(Beside(run.frames(), kind="agentnb-meanwhile"))
+        except Exception as error:
+            _report_missing("line on the run", error)
+
+    is_compared = run.mode == REPLAY or "PYTEST_CURRENT_TEST" in os.environ
+    timer = None
+    if has_live_view(quiet=quiet) and not is_compared:
+        timer = asyncio.get_running_loop().call_later(WORDS_AFTER_S, begin)
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
+        for each in words:
+            each.take_back()
 
 
 def show_in_words(run: Run) -> None:

@@ -27,6 +27,7 @@ from agentnb.notebook.display import (
     check_settings,
     has_live_view,
     has_picture,
+    in_words_meanwhile,
     preload_picture,
     show_in_words,
     show_live_view,
@@ -187,7 +188,9 @@ async def spawn_cell(line: str, cell: str) -> None:
         if not request.in_background:
             _preload_picture_if_shown(request)
             with _showing_partial_result(run, request):
-                _finish(run, request, await run.wait_or_cancel())
+                with in_words_meanwhile(run, quiet=request.quiet):
+                    result = await run.wait_or_cancel()
+                _finish(run, request, result)
 
 
 @magics_class

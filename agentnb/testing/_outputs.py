@@ -35,7 +35,7 @@ def _is_in_words(output: Output) -> bool:
     if output.get("metadata") == IN_WORDS:
         return True
     # A tool took the metadata away.
-    return 'class="agentnb-beside"' in _joined(output.get("data", {}).get("text/html", ""))
+    return 'class="agentnb-beside' in _joined(output.get("data", {}).get("text/html", ""))
 
 
 def differences(

@@ -48,7 +48,7 @@ def frozen(notebook: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     cells = []
     for cell in notebook["cells"]:
         outputs = _outputs(cell)
-        kept = [output for output in outputs if not _is_live_view(output)]
+        kept = [each for each in outputs if not (_is_live_view(each) or _is_taken_back(each))]
         gone += filter(_is_live_view, outputs)
         cells.append({**cell, "outputs": kept} if len(kept) < len(outputs) else cell)
     remaining = {**notebook, "cells": cells}
@@ -95,6 +95,12 @@ def _is_live_view(output: Any) -> bool:
     metadata = output.get("metadata")
     mark = metadata.get("agentnb") if isinstance(metadata, dict) else None
     return bool(mark == LIVE_VIEW["agentnb"])
+
+
+def _is_taken_back(output: Any) -> bool:
+    """Whether it is what is left of the words beside a view whose run has ended since."""
+    is_empty = isinstance(output, dict) and output.get("data") == {}
+    return is_empty and output.get("metadata") == IN_WORDS
 
 
 def _is_widget(output: Any) -> bool:

@@ -120,6 +120,24 @@ def test_queue_is_answered_with_the_keyboard_alone_and_the_focus_goes_on(open_tr
     ]
 
 
+def test_question_without_a_kernel_offers_no_change_and_says_what_was_sent(
+    open_tree: Open,
+) -> None:
+    tree = open_tree("agents=12")
+    tree.frame(questions=[approval(1), approval(2)])
+    sent, other = (tree.page.locator(f'[data-question="q{n}"]') for n in (1, 2))
+    sent.get_by_role("button", name="Approve").click()
+    expect(other.get_by_text("Change the arguments")).to_be_visible()
+
+    tree.page.evaluate("page.model.close()")
+
+    expect(sent).to_contain_text("Sent; no kernel has answered.")
+    expect(other).not_to_contain_text("Sent")
+    for each in sent, other:
+        expect(each.get_by_text("Change the arguments")).to_be_hidden()
+        expect(each.get_by_role("button", name="Approve")).to_be_hidden()
+
+
 def test_code_that_asks_to_run_is_read_line_by_line_and_can_be_changed(open_tree: Open) -> None:
     tree = open_tree("agents=12")
     code = "import os\nfor n in range(3):\n    print(n, '<b>')"

@@ -851,6 +851,7 @@ def test_time_since_which_a_view_is_not_live_stays(open_tree: Open) -> None:
         }"""
     )
     tree.page.clock.set_fixed_time("2026-11-29T12:00:00")
+    tree.frame()  # the kernel's last word
     tree.page.set_viewport_size({"width": 900, "height": 700})
     tree.page.evaluate("page.model.close()")
     status = tree.page.locator(".agentnb-run-status")

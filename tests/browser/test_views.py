@@ -117,6 +117,7 @@ def test_run_that_was_loaded_while_it_went_on_stands_still_and_says_so(desk: Des
         panel.expect_statuses(root="running", _1="running")
         said = notebook.output(2).get_by_text("The run had not ended when it was loaded")
         expect(said).to_be_visible()
+        expect(said).to_contain_text(re.compile(r"loaded, .*\d\d:\d\d.*: load it again"))
         door.open()
 
 

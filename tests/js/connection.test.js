@@ -393,3 +393,15 @@ test("a message that cannot be sent closes the connection without an error", () 
 
   assert.deepEqual(one.heard, [{ wasDone: false, isSilent: false, wasAlive: false }]);
 });
+
+test("what stands still is of the kernel's last word, and so are its clocks", () => {
+  const { model, clock, connection } = linked();
+  connection.join(view());
+  model.tell(frame(2, 1, { at: 4 }));
+  clock.pass(3_000);
+  assert.equal(connection.store.time(clock.now()), 7);
+
+  model.close();
+
+  assert.equal(connection.store.time(clock.now()), 4);
+});

@@ -149,10 +149,10 @@ test("the run's time follows the page's clock and stops when the run has ended",
 
 test("the time of a run that was loaded while it went on stands", () => {
   const store = new Store();
-  store.take(frame(1, [agent("root")], { base: null, at: 10, still: true }), 4_000);
+  store.take(frame(1, [agent("root")], { base: null, at: 10, still: 1_700_000_000 }), 4_000);
   store.start(5_000);
 
-  assert.equal(store.time(60_000), 10);
+  assert.deepEqual([store.time(60_000), store.still], [10, 1_700_000_000]);
 });
 
 const CUT = { base: null, left_out: "2 more agents: 2 completed", made: 1_700_000_000 };

@@ -58,6 +58,8 @@ class Shown:
     """Displays that were changed or taken back afterwards."""
     help: str = ""
     """What a question mark shows in the pager."""
+    updated: dict[str, str] = field(default_factory=dict)
+    """What replaced an output last."""
     idle: bool = False
 
     @property
@@ -228,6 +230,7 @@ def _note(shown: Shown, kind: str, content: Mapping[str, Any]) -> None:
             shown.error_name = content["ename"]
         case "update_display_data" | "clear_output":
             shown.updates += 1
+            shown.updated = content.get("data", {})
 
 
 @contextmanager

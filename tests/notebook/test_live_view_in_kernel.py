@@ -64,6 +64,44 @@ def test_display_variable_leaves_parts_out(kernel: Kernel, wanted: str, order: l
     assert shown.order == order
 
 
+TOLD = """
+import asyncio, threading
+from agentnb.notebook import display
+from agentnb.views.panel import beside
+
+told, show_in_words, environ = threading.Event(), beside.show_in_words, dict(os.environ)
+beside.show_in_words = lambda *words: (told.set(), show_in_words(*words))[1]
+display.WORDS_AFTER_S = 0
+os.environ.pop("PYTEST_CURRENT_TEST", None)
+
+async def until_told():
+    while not told.is_set():
+        await asyncio.sleep(0.001)
+
+session = agentnb.configure(
+    provider=agentnb.ScriptedProvider(lambda _: agentnb.Reply("Done.", pause=until_told))
+)
+"""
+UNTOLD = "display.WORDS_AFTER_S = 10; beside.show_in_words = show_in_words"
+
+
+def test_cell_that_waits_long_shows_its_run_in_words_until_the_end(kernel: Kernel) -> None:
+    kernel.ok(TOLD)
+    try:
+        shown = kernel.ok("%%spawn\nPlan")
+        kernel.ok("os.environ['PYTEST_CURRENT_TEST'] = 'lesson.ipynb::Cell 1'")
+        compared = kernel.ok("%%spawn\nPlan")
+    finally:
+        kernel.ok(UNTOLD, "os.environ.update(environ)", SCRIPT)
+
+    assert shown.order == ["view", "display", "display", "picture"]
+    words = shown.displays[0]
+    assert words["text/plain"].startswith("► running, as of ")
+    assert 'class="agentnb-beside agentnb-meanwhile"' in words["text/html"]
+    assert (shown.updates > 0, shown.updated) == (True, {})
+    assert compared.order == ["view", "display", "picture"]
+
+
 @pytest.mark.parametrize(("wanted", "mime"), [("static", "text/html"), ("text", "text/plain")])
 def test_background_cell_without_the_live_view_has_the_run_in_words_up_to_its_end(
     kernel: Kernel, wanted: str, mime: str

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentnb.errors import UnreadableNotebook
-from agentnb.views.freeze import LIVE_VIEW, WIDGET_VIEW, freeze_file, frozen
+from agentnb.views.freeze import IN_WORDS, LIVE_VIEW, WIDGET_VIEW, freeze_file, frozen
 
 STATE = {"application/vnd.jupyter.widget-state+json": {"version_major": 2, "state": {"a": {}}}}
 ANSWER = {
@@ -49,6 +49,16 @@ def test_live_views_are_taken_out_and_what_stands_between_them_stays() -> None:
     assert taken == 2
     assert after == document(ANSWER, name="kept")
     assert before == untouched
+
+
+def test_words_beside_a_view_stay_unless_they_were_taken_back() -> None:
+    words = {"output_type": "display_data", "data": {"text/plain": "x"}, "metadata": IN_WORDS}
+    taken_back = {**words, "data": {}}
+    of_another = {**taken_back, "metadata": {}}
+
+    after, _ = frozen(document(view(), words, taken_back, of_another))
+
+    assert after == document(words, of_another)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from agentnb.views.panel.show import show_in_words
 from agentnb.views.panel.wire import Frame, Summary
 from agentnb.views.table import Table
 
-_HOW = "It does not move here: in its kernel, `%spawn status` and `run.panel()` show it live."
+_HOW = (
+    "It does not move here: while its kernel runs, `%spawn status` and `run.panel()` show it live."
+)
 
 
 class Beside:
@@ -27,15 +29,19 @@ class Beside:
     Args:
         publisher: The run's frames.
         table: What is shown below the line; `None` for nothing.
+        kind: A further class of its HTML.
     """
 
     is_read = False
     """It shows no text of an agent."""
 
     def __init__(
-        self, publisher: FramePublisher, table: Callable[[], Table | None] = lambda: None
+        self,
+        publisher: FramePublisher,
+        table: Callable[[], Table | None] = lambda: None,
+        kind: str = "",
     ) -> None:
-        self._publisher, self._table = publisher, table
+        self._publisher, self._table, self._kind = publisher, table, kind
         self._renewal = Renewal()
         self._display_id: str | None = None
         if is_notebook() and wanted_display() not in ("widget", "none"):
@@ -53,18 +59,26 @@ class Beside:
         """Show the run again."""
         self._tell(self._publisher.whole().summary)
 
+    def take_back(self) -> None:
+        """Show nothing more: what follows in the cell says it."""
+        self._publisher.detach(self)
+        if self._display_id is not None:
+            show_in_words({}, self._display_id)
+
     def _tell(self, summary: Summary) -> None:
-        bundle = bundle_of(summary, self._table(), time.strftime("%H:%M %z, %Y-%m-%d"))
+        now = time.strftime("%H:%M %z, %Y-%m-%d")
+        bundle = bundle_of(summary, self._table(), now, self._kind)
         self._display_id = show_in_words(bundle, self._display_id)
 
 
-def bundle_of(summary: Summary, table: Table | None, now: str) -> Mapping[str, str]:
+def bundle_of(summary: Summary, table: Table | None, now: str, kind: str = "") -> Mapping[str, str]:
     """A run in words. The same in every replay, once the run has ended.
 
     Args:
         summary: The run.
         table: What is shown below the line.
         now: The time with its zone, and the day: nobody knows when and where a saved page is read.
+        kind: A further class of its HTML.
     """
     status = status_in_words(summary)
     if not summary.done:
@@ -77,5 +91,5 @@ def bundle_of(summary: Summary, table: Table | None, now: str) -> Mapping[str, s
         html += table.html
     return {
         "text/plain": "\n".join(lines),
-        "text/html": f'<div class="agentnb-beside">{html}</div>',
+        "text/html": f'<div class="{f"agentnb-beside {kind}".strip()}">{html}</div>',
     }

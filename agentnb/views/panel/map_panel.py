@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from agentnb.views.figures.words import counted
@@ -63,7 +63,7 @@ class MapLine(HtmlPart):
         progress = self._watch.progress()
         times = publisher.cost_times if publisher is not None else _unknown
         cost = cost_words(progress, times=times, tokens=summary.tokens_used)
-        return progress_markup(progress, [*pace_words(progress), *cost])
+        return progress_markup(progress, cost, pace=pace_words(progress))
 
 
 def _unknown(_: float) -> str:
@@ -95,12 +95,19 @@ def _rounded(tokens: float) -> int:
     return round(whole, 2 - len(str(whole)))
 
 
-def progress_markup(progress: MapProgress, more: list[str]) -> str:
-    """The progress of a map as a bar and in words."""
+def progress_markup(progress: MapProgress, more: list[str], pace: Iterable[str] = ()) -> str:
+    """The progress of a map as a bar and in words: those of its pace, then `more`.
+
+    The pace holds for a moment: a page without a kernel hides it.
+    """
     share = 100 * progress.ended // progress.rows if progress.rows else 100
     bad = 100 * (progress.failed + progress.stopped) / progress.rows if progress.rows else 0
     counts = count_words(progress)
-    facts = "".join(f"<span>{text(words)}</span>" for words in [*counts, *more])
+    facts = "".join(
+        f"<span{' class=agentnb-pace' * is_pace}>{text(words)}</span>"
+        for is_pace, several in ((False, counts), (True, pace), (False, more))
+        for words in several
+    )
     return (
         '<div class="agentnb-map-progress" style="line-height:1.5">'
         '<div role="progressbar" aria-label="Rows" aria-valuemin="0" aria-valuemax="100" '

@@ -64,7 +64,7 @@ def show_in_words(bundle: Mapping[str, str], display_id: str | None) -> str:
     is_new = display_id is None
     display_id = display_id or f"agentnb-words-{next(_numbers)}"
     if wanted_display() == "text":
-        bundle = {"text/plain": bundle["text/plain"]}
+        bundle = {name: bundle[name] for name in bundle if name == "text/plain"}
     show: Any = display if is_new else update_display
     show(bundle, raw=True, metadata=IN_WORDS, display_id=display_id)
     return display_id

@@ -202,7 +202,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             "agents": rows,
         }
         if self.publisher.done and not summary.done:
-            message["still"] = True
+            message["still"] = round(time.time() - self.publisher.bus.now_s)
         if with_questions:
             message["questions"] = list(self._questions.values())
             message["marks"] = self.publisher.fold.person.marks

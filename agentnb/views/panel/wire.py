@@ -184,8 +184,9 @@ class FrameMessage(TypedDict):
     """The open ones, oldest first; so is `marks` left out where nothing has changed."""
     marks: NotRequired[list[float]]
     """When a person paused and resumed, was asked and answered: in seconds since the run began."""
-    still: NotRequired[bool]
-    """Whether no frame follows although the run has not ended: it was loaded while it went on."""
+    still: NotRequired[int]
+    """No frame follows although the run has not ended: it was loaded then, in seconds since the
+    epoch."""
 
 
 class SavedFrame(FrameMessage, total=False):

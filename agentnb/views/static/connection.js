@@ -24,6 +24,8 @@ export class Connection {
   #open = true;
   #hasAnswered = false;
   #how = null;
+  /** When the kernel spoke last: in ms of the clock, and the time of day. */
+  #spoke = null;
   /** The time of day since which no kernel is there. */
   stillSince = null;
 
@@ -136,6 +138,7 @@ export class Connection {
   #answered() {
     this.#clock.clearTimeout(this.#answerTimer);
     this.#answerTimer = null;
+    this.#spoke = { at: this.#clock.now(), on: new Date() };
     if (!this.#open || this.isAlive) return;
     this.#hasAnswered = true;
     this.#how = this.stillSince = null;
@@ -162,8 +165,9 @@ export class Connection {
   }
 
   #standStill(how) {
-    this.#store.hold?.(this.#clock.now());
-    this.stillSince ??= new Date();
+    // What the page has is of then: its own clock has gone on since.
+    this.#store.hold?.(this.#spoke?.at ?? this.#clock.now());
+    this.stillSince ??= this.#spoke?.on ?? new Date();
     this.#how = { wasDone: this.#store.done, ...how, wasAlive: this.#hasAnswered };
     for (const view of this.#views) view.closed(this.#how);
   }

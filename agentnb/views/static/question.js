@@ -21,6 +21,7 @@ export class Question {
   #body = null;
   #field = null;
   #longest = LONGEST_FIELD;
+  #change = null;
   #number = null;
   #reason = null;
   #late;
@@ -83,10 +84,11 @@ export class Question {
   enable(canAnswer) {
     this.#canAnswer = canAnswer;
     if (this.#field) this.#field.disabled = !canAnswer;
-    for (const part of [this.#number, this.#reason, this.#late, ...this.#buttons]) {
+    for (const part of [this.#change, this.#number, this.#reason, this.#late, ...this.#buttons]) {
       if (part) part.hidden = !canAnswer;
     }
     for (const button of this.#buttons) button.disabled = this.#isSent;
+    if (this.#isSent) setText(this.#state, canAnswer ? "Sent…" : "Sent; no kernel has answered.");
   }
 
   /** The run did not accept the answer: the person can give another. */
@@ -129,6 +131,7 @@ export class Question {
       ...this.#fieldFor(row, row.arguments, name, LONGEST_FIELD),
     );
     change.addEventListener("toggle", () => this.#fit());
+    this.#change = change;
     return [title, values, change];
   }
 
@@ -226,7 +229,6 @@ export class Question {
     // A disabled button would lose the keyboard focus.
     if (this.element.contains(document.activeElement)) this.#summary.focus();
     this.enable(this.#canAnswer);
-    setText(this.#state, "Sent…");
     this.#onAnswer({ question: this.#row.id, answer, edited, number, reason });
   }
 

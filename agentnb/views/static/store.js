@@ -45,8 +45,8 @@ export class Store {
   made = 0;
   /** What a saved frame does not hold, in words. */
   leftOut = "";
-  /** Whether no frame follows although the run has not ended: it was loaded while it went on. */
-  still = false;
+  /** When the run was loaded while it went on, in seconds since the epoch: no frame follows. */
+  still = 0;
   /** Whether frames come: otherwise the clock stands still. */
   isLive = false;
   #children = new Map();
@@ -75,7 +75,7 @@ export class Store {
       return change("gap");
     }
     if (full) [this.made, this.leftOut] = [frame.made ?? 0, frame.left_out ?? ""];
-    this.still = frame.still === true;
+    this.still = Number(frame.still) || 0;
     const known = full ? this.#cleared() : this.rows;
     const result = change(full ? "full" : "changes");
     result.added = full;

@@ -18,7 +18,8 @@ const TICK_MS = 1_000;
 const HERE_MS = 10_000;
 const GONE = "The kernel is gone: this is the run's last known state.";
 const SILENT = "The kernel does not answer: this is the run's last known state.";
-const LOADED = "The run had not ended when it was loaded: load it again for what came since.";
+const LOADED = "The run had not ended when it was loaded";
+const LOAD_AGAIN = "load it again for what came since.";
 const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
 const OLDER = "What is below may be up to 30 seconds older than the counts above.";
@@ -373,8 +374,10 @@ export class View {
   // Without a kernel nothing can be steered. `how` is `null` while there is one.
   #standStill(how) {
     this.#how = how;
-    if (how === null && this.#connection.store.still) this.#tell(LOADED);
-    else if (how === null) this.#notice.replaceChildren();
+    const { still } = this.#connection.store;
+    if (still && (how === null || how.wasAlive)) {
+      this.#tell(`${LOADED}, ${dayAndTime(new Date(still * 1000))}: ${LOAD_AGAIN}`);
+    } else if (how === null) this.#notice.replaceChildren();
     else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
     else if (how.isSilent) this.#tell(`${SILENT}${this.#standsAsOf(how)}`);
     else if (!how.wasDone) this.#tell(`${GONE}${this.#standsAsOf(how)}`);
@@ -409,7 +412,8 @@ export class View {
 
   #asOf({ wasAlive }) {
     const { stillSince, store } = this.#connection;
-    const at = wasAlive || !store.made ? stillSince : new Date(store.made * 1000);
+    const made = store.still || (wasAlive ? 0 : store.made);
+    const at = made ? new Date(made * 1000) : stillSince;
     return `not live: as of ${dayAndTime(at)}`;
   }
 

@@ -174,3 +174,11 @@ def test_bar_and_words_escape_nothing_away() -> None:
     assert "<img" not in markup
     assert 'role="progressbar"' in markup
     assert 'aria-valuetext="1 of 3 rows done, 1 failed, 1 open"' in markup
+
+
+def test_pace_stands_between_the_counts_and_the_cost_marked_for_pages_without_a_kernel() -> None:
+    markup = progress_markup(MapProgress(3, done=1), ["$1 so far"], pace=["6.0 a minute"])
+
+    spans = re.findall(r"<span( class=agentnb-pace)?>([^<]+)</span>", markup)
+    assert spans[-2:] == [(" class=agentnb-pace", "6.0 a minute"), ("", "$1 so far")]
+    assert not any(mark for mark, _ in spans[:-2])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from agentnb.core.events import AgentWaiting, RunPaused
+from agentnb.core.events import AgentWaiting, QuestionAsked, RunPaused
 from agentnb.views.panel import frames, renewal, tree_view
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.map_fold import MapShape
@@ -106,6 +106,30 @@ def test_running_run_is_saved_from_time_to_time(run: ManualRun, saved: Saved, cl
     assert len(kept["agents"]) == 7
     run.spawned("7")
     assert saved.tick() == []
+
+
+def test_run_that_has_just_begun_is_saved_more_often(
+    run: ManualRun, saved: Saved, clock: Clock
+) -> None:
+    begun_s, found = clock.now_s, []
+    for _ in range(60):
+        clock.now_s += 1
+        run.after(1)
+        found += [clock.now_s - begun_s] * len(saved.tick())
+
+    assert found == [5, 10, 20, 40]
+
+
+def test_question_is_saved_at_once(run: ManualRun, saved: Saved) -> None:
+    run.tell(
+        QuestionAsked(
+            agent_id=id_of("1"), question_id="q1", question="plan", text="So?", options=("go",)
+        )
+    )
+
+    (kept,) = saved.tick()
+
+    assert not kept["done"]
 
 
 def test_view_that_was_made_before_the_first_agent_is_saved_with_it(
