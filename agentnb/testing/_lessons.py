@@ -34,13 +34,11 @@ from agentnb.core.types import Usage
 from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
 from agentnb.modes import (
-    AUTO,
     CASSETTE_VARIABLE,
     LIVE,
     MEANS,
     MODE_VARIABLE,
     MODES,
-    RECORD,
     REPLAY,
     SUFFIX,
     nothing_at,
@@ -297,7 +295,7 @@ def _configured(sources: Iterable[str], keyword: str, by: Collection[str]) -> It
             case ast.Constant(str(text)):
                 return text
             case ast.Name(name):
-                return text_of(names.pop(name, None))
+                return text_of(names.pop(name, None))  # it may stand for itself
             case ast.Call(ast.Name("Path" | "str") | ast.Attribute(attr="Path"), [only], []):
                 return text_of(only)
         return ""
@@ -335,9 +333,10 @@ async def _run(
         mode = LIVE  # a lesson whose model is a script
     said = None if mode == LIVE else _leave_mode_out(made)
     about_mode, mode_said = said or (None, "")
-    if before is not None and mode in (AUTO, RECORD):
+    first: list[str] = []
+    if before is not None:
         lesson.notes = [f"{visible(own.name, 200)}: {note}" for note in before.notes]
-    first = [_TOLD.format(str(own), before.notes)] if before is not None else []
+        first = [_TOLD.format(str(own), before.notes)]  # no part of what a cell prints
     if only_read:
         first += [_CLOSE.format(only_read), _ONLY_READ.format(str(path), only_read)]
     asked = await _execute(lesson, made, mode, path, first, at_cell)
@@ -378,10 +377,10 @@ def _mode_line(mode: str, cassette: Path, folder: Path) -> str:
 def _leave_mode_out(notebook: Any) -> tuple[int, str] | None:
     """Let the environment say the mode, not the first cell that says one.
 
-    Returns the cell's place, and the mode.
-
-
     A notebook that begins to record and then says another mode is left alone: it is about that.
+
+    Returns:
+        The cell's place, and the mode.
     """
     cells = cells_of(notebook)
     said = [name for cell in cells for _, name in _MODE_LINE.findall(cell.source)]
