@@ -332,8 +332,8 @@ _TABLE = (
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format), the account.
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\b(?:your (?:plan|organization)|accounts?(?!/)|tier|upgrade|credits?|payment)\b"
-        r"|\b(?:subscription|json mode|capacity|per minute|please retry)\b"
+        r"|\b(?:plan|trial|billing|your organization|accounts?(?!/)|tier|upgrade|credits?)\b"
+        r"|\b(?:payment|subscription|json mode|capacity|per minute|please retry)\b"
         r"|grammar|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,

@@ -361,6 +361,9 @@ OTHERS = [
     "Tool use requests are not permitted to exceed 10 per minute",
     "There is no available capacity for tool calling, please retry",
     "Tool calling is not available for accounts without a payment method",
+    "Function calling is not enabled on the Hobby plan",
+    "Trial keys cannot use tools, please use a production key",
+    "Tool calling disabled: billing not set up",
     "Invalid request: tools.function.parameters is not a valid moonshot flavored json schema, "
     "details: <At path 'properties.system': type is not supported>",
     # Formats that a person asked for, by words and not by the names of their fields.
