@@ -134,9 +134,9 @@ def in_words_meanwhile(run: Run, *, quiet: bool) -> Iterator[None]:
 
     def begin() -> None:
         try:
-            from agentnb.views.panel.beside import Beside
+            from agentnb.views.panel.beside import MEANWHILE, Beside
 
-            words.append(Beside(run.frames(), kind="agentnb-meanwhile"))
+            words.append(Beside(run.frames(), kind=MEANWHILE))
         except Exception as error:
             _report_missing("line on the run", error)
 

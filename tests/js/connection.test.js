@@ -405,3 +405,17 @@ test("what stands still is of the kernel's last word, and so are its clocks", ()
 
   assert.equal(connection.store.time(clock.now()), 4);
 });
+
+test("a word to a widget beside the view is a word of the kernel", () => {
+  const { model, clock, connection } = linked();
+  connection.join(view());
+  model.tell(frame(2, 1, { at: 4 }));
+  clock.pass(3_000);
+  connection.spoke();
+  clock.pass(2_000);
+
+  model.close();
+  connection.spoke(); // by what the page itself changes
+
+  assert.equal(connection.store.time(clock.now()), 7);
+});

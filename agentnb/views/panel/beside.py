@@ -18,9 +18,13 @@ from agentnb.views.panel.show import show_in_words
 from agentnb.views.panel.wire import Frame, Summary
 from agentnb.views.table import Table
 
-_HOW = (
-    "It does not move here: while its kernel runs, `%spawn status` and `run.panel()` show it live."
+MEANWHILE = "agentnb-meanwhile"
+"""The class of the words in a cell that waits for its run."""
+_LIVE = (
+    "While its kernel runs, `%spawn status` and `run.panel()` show it live: it does not move here."
 )
+_WAITS = "While its kernel runs, the page shows it live once it is reloaded: it does not move here."
+_LOADED = "It had not ended when it was loaded: load it again for what came since."
 
 
 class Beside:
@@ -66,25 +70,30 @@ class Beside:
             show_in_words({}, self._display_id)
 
     def _tell(self, summary: Summary) -> None:
-        now = time.strftime("%H:%M %z, %Y-%m-%d")
-        bundle = bundle_of(summary, self._table(), now, self._kind)
+        as_of = time.localtime(self._publisher.as_of)
+        now = time.strftime("%H:%M %z, %Y-%m-%d", as_of)
+        how = _LOADED if self._publisher.done else _WAITS if self._kind == MEANWHILE else _LIVE
+        bundle = bundle_of(summary, self._table(), now, how, self._kind)
         self._display_id = show_in_words(bundle, self._display_id)
 
 
-def bundle_of(summary: Summary, table: Table | None, now: str, kind: str = "") -> Mapping[str, str]:
+def bundle_of(
+    summary: Summary, table: Table | None, now: str, how: str = _LIVE, kind: str = ""
+) -> Mapping[str, str]:
     """A run in words. The same in every replay, once the run has ended.
 
     Args:
         summary: The run.
         table: What is shown below the line.
         now: The time with its zone, and the day: nobody knows when and where a saved page is read.
+        how: How to see more, of a run that had not ended.
         kind: A further class of its HTML.
     """
     status = status_in_words(summary)
     if not summary.done:
         status = f"{status}, as of {now}"
     line = f"{status}: {agents_in_words(summary)}; {used_in_words(summary)}."
-    lines = [line] if summary.done else [line, _HOW]
+    lines = [line] if summary.done else [line, how]
     html = "".join(f"<div>{text_html(each)}</div>" for each in lines)
     if table is not None:
         lines.append(table.plain)

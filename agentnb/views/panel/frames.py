@@ -394,6 +394,12 @@ class FramePublisher:
         return changes
 
     @property
+    def as_of(self) -> float:
+        """When the run was as it is shown, in seconds since the epoch: at its loading, or now."""
+        is_loaded = self.done and not self.fold.done
+        return time.time() - (self.bus.now_s if is_loaded else 0)
+
+    @property
     def now_s(self) -> float:
         """Seconds since the run began, up to its last event."""
         return self.fold.newest_s if self.bus.closed else self.bus.now_s

@@ -10,8 +10,9 @@ from agentnb.core.types import AgentStatus
 from agentnb.views.panel.wire import Summary
 
 SAVE_EVERY_S = 30.0
-"""How often it is renewed while a run is running; after 5 s, 10 s and 20 s at its beginning."""
+"""How often it is renewed while a run is running; at its beginning after 5, 10, 20 and 40 s."""
 _FIRST_S = 5.0
+"""How often at most, but for what is renewed at once."""
 MOST_SAVED = 1_000
 """Most agents, or rows of a map or a board, that a saved page has."""
 
@@ -19,25 +20,26 @@ MOST_SAVED = 1_000
 class Renewal:
     """Tells when a run has changed enough: a page may be saved any time.
 
-    At once when it has its first agent, when it has ended or is held, and with each question;
-    otherwise from time to time.
+    At once when it has its first agent, and when it has ended or is held; soon when a person is
+    asked, or no more; otherwise from time to time.
     """
 
     def __init__(self) -> None:
-        self._sent: tuple[AgentStatus | None, bool, bool, int] | None = None
+        self._sent: tuple[AgentStatus | None, bool, bool] | None = None
+        self._asked = False
         self._begun_s = time.monotonic()
         self._at_s = 0.0
         """When it was sent last, by the clock of `time.monotonic`."""
 
     def is_due(self, summary: Summary) -> bool:
         """Whether to send it with this summary; counts as sent then."""
-        end = summary.status if summary.done else None
-        state = (end, summary.is_paused, summary.agents > 0, summary.questions)
-        now_s = time.monotonic()
-        every_s = min(SAVE_EVERY_S, max(_FIRST_S, self._at_s - self._begun_s))
+        state = (summary.status if summary.done else None, summary.is_paused, summary.agents > 0)
+        now_s, asks = time.monotonic(), summary.questions > 0
+        age_s = 0.0 if asks != self._asked else self._at_s - self._begun_s
+        every_s = min(SAVE_EVERY_S, max(_FIRST_S, age_s))
         if state == self._sent and (summary.done or now_s < self._at_s + every_s):
             return False
-        self._sent, self._at_s = state, now_s
+        self._sent, self._at_s, self._asked = state, now_s, asks
         return True
 
 

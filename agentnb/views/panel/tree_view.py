@@ -202,7 +202,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             "agents": rows,
         }
         if self.publisher.done and not summary.done:
-            message["still"] = round(time.time() - self.publisher.bus.now_s)
+            message["still"] = round(self.publisher.as_of)
         if with_questions:
             message["questions"] = list(self._questions.values())
             message["marks"] = self.publisher.fold.person.marks

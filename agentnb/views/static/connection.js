@@ -135,13 +135,19 @@ export class Connection {
     this.#standStill({ isSilent: false });
   }
 
+  /** The kernel has spoken, perhaps to a widget beside the views. */
+  spoke() {
+    if (!this.isClosed) this.#spoke = { at: this.#clock.now(), on: new Date() };
+  }
+
   #answered() {
     this.#clock.clearTimeout(this.#answerTimer);
     this.#answerTimer = null;
-    this.#spoke = { at: this.#clock.now(), on: new Date() };
+    this.spoke();
     if (!this.#open || this.isAlive) return;
     this.#hasAnswered = true;
     this.#how = this.stillSince = null;
+    this.spoke();
     this.#store.start?.(this.#clock.now());
     for (const view of this.#views) view.alive();
     this.#watchSilence();

@@ -20,6 +20,8 @@ const GONE = "The kernel is gone: this is the run's last known state.";
 const SILENT = "The kernel does not answer: this is the run's last known state.";
 const LOADED = "The run had not ended when it was loaded";
 const LOAD_AGAIN = "load it again for what came since.";
+const KERNEL_GONE = " The kernel is gone.";
+const NO_ANSWER = " No kernel answers.";
 const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
 const OLDER = "What is below may be up to 30 seconds older than the counts above.";
@@ -208,6 +210,11 @@ export class View {
     const { signal } = this.#over;
     signal.addEventListener("abort", nameSliders(panel));
     hearEndKey(panel, signal, toEnd);
+    // Its header changes each second while the kernel lives; the view itself only where agents do.
+    const header = panel.querySelector(".agentnb-header");
+    const hears = new MutationObserver(() => this.#connection.spoke());
+    if (header) hears.observe(header, { childList: true, subtree: true, characterData: true });
+    signal.addEventListener("abort", () => hears.disconnect());
     hearAnswer(panel, signal, () => this.#questions.focus() || this.#picture.focus());
   }
 
@@ -374,10 +381,8 @@ export class View {
   // Without a kernel nothing can be steered. `how` is `null` while there is one.
   #standStill(how) {
     this.#how = how;
-    const { still } = this.#connection.store;
-    if (still && (how === null || how.wasAlive)) {
-      this.#tell(`${LOADED}, ${dayAndTime(new Date(still * 1000))}: ${LOAD_AGAIN}`);
-    } else if (how === null) this.#notice.replaceChildren();
+    if (this.#connection.store.still) this.#tell(this.#loaded(how));
+    else if (how === null) this.#notice.replaceChildren();
     else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
     else if (how.isSilent) this.#tell(`${SILENT}${this.#standsAsOf(how)}`);
     else if (!how.wasDone) this.#tell(`${GONE}${this.#standsAsOf(how)}`);
@@ -396,6 +401,12 @@ export class View {
     status?.querySelector(".agentnb-as-of")?.remove();
     if (how === null || how.wasDone) return;
     status?.append(make("span", "agentnb-as-of", {}, ` (${this.#asOf(how)})`));
+  }
+
+  #loaded(how) {
+    const at = dayAndTime(new Date(this.#connection.store.still * 1000));
+    const kernel = how === null ? "" : how.wasAlive && !how.isSilent ? KERNEL_GONE : NO_ANSWER;
+    return `${LOADED}, ${at}: ${LOAD_AGAIN}${kernel}`;
   }
 
   // The panel's counts are saved with each change, the view from time to time.

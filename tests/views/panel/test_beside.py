@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from agentnb.core.bus import EventBus
 from agentnb.core.events import AgentFailed, RunPaused
 from agentnb.core.types import AgentStatus
 from agentnb.testing._outputs import compared
@@ -63,6 +65,22 @@ def test_running_run_says_when_that_was_and_how_to_see_it_live(page: Page) -> No
     assert re.match(r"► running, as of \d\d:\d\d [+-]\d{4}, 20\d\d-\d\d-\d\d: ", line)
     assert "2 agents: " in line
     assert "%spawn status" in how
+
+
+def test_run_that_was_loaded_while_it_went_on_is_as_of_then(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = ManualRun().began().called("root", "Hello")
+    loaded = EventBus.of_record("r", [*run.bus.rows_since(0)])
+    monkeypatch.setattr(EventBus, "now_s", 7_200.0)  # seconds since it was loaded
+
+    Beside(FramePublisher(loaded))
+
+    line, how = page.plain.splitlines()
+    then = time.strftime("%H:%M %z, %Y-%m-%d", time.localtime(time.time() - 7_200))
+    assert f", as of {then[:2]}" in line
+    assert then[-10:] in line
+    assert "when it was loaded" in how
 
 
 def test_end_and_pause_replace_the_words_and_other_frames_do_not(page: Page) -> None:

@@ -120,16 +120,25 @@ def test_run_that_has_just_begun_is_saved_more_often(
     assert found == [5, 10, 20, 40]
 
 
-def test_question_is_saved_at_once(run: ManualRun, saved: Saved) -> None:
-    run.tell(
-        QuestionAsked(
-            agent_id=id_of("1"), question_id="q1", question="plan", text="So?", options=("go",)
+def test_question_is_saved_soon_however_many_there_are(
+    run: ManualRun, saved: Saved, clock: Clock
+) -> None:
+    clock.now_s += 100
+    run.after(1)
+    assert len(saved.tick()) == 1
+
+    for number in range(10):
+        run.tell(
+            QuestionAsked(
+                agent_id=id_of("1"),
+                question_id=f"q{number}",
+                question="plan",
+                text="So?",
+                options=("go",),
+            )
         )
-    )
-
-    (kept,) = saved.tick()
-
-    assert not kept["done"]
+        clock.now_s += 1
+        assert len(saved.tick()) == (number == 4)
 
 
 def test_view_that_was_made_before_the_first_agent_is_saved_with_it(
