@@ -173,6 +173,7 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
             raise NotebookError(
                 f"Nothing was removed: {literal(str(ran.path))} did not run to its end, or asked "
                 "for no run of the cassette. Run `python -m agentnb check` to see what is wrong."
+                f"{ran.error and chr(10)}{ran.error}"
             )
     return unused_by_all(done)
 

@@ -10,7 +10,7 @@ import shlex
 import string
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,6 +63,8 @@ _labels = Labels()
 _sessions = count(1)
 _said: str | None = None
 """What `%agentnb mode` said last."""
+_quiet: set[str] = set()
+"""Cassettes, by their real path, of which this process tells no notes."""
 _noted: set[tuple[Path, str]] = set()
 """The notes of cassettes that this process has told."""
 _unkept: dict[str, None] = {}
@@ -96,9 +98,9 @@ def unkept() -> list[str]:
     return list(_unkept)
 
 
-def told(cassette: Path, notes: Iterable[str]) -> None:
-    """Tell these notes of a cassette no more in this process: they were told elsewhere."""
-    _noted.update((cassette, note) for note in notes)
+def keep_quiet_on(cassette: str) -> None:
+    """Tell no note of a cassette in this process: who runs the notebook tells them."""
+    _quiet.add(os.path.realpath(cassette))
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,7 @@ class Repeat:
         """
         notes, self._notes = self._notes, ()
         for path, note in notes:
-            if (path, note) not in _noted:
+            if (path, note) not in _noted and os.path.realpath(path) not in _quiet:
                 _noted.add((path, note))
                 with suppress(Exception):  # a process may have no error output
                     sys.stderr.write(visible(f"{path.name}: {note}.", LONGEST_LINE) + "\n")
@@ -326,7 +328,8 @@ class Repeat:
         if cassette is None:
             return told
         path = cassette.path
-        notes = () if self.name == AUTO and self._has_begun else cassette.notes
+        is_quiet = os.path.realpath(path) in _quiet or (self.name == AUTO and self._has_begun)
+        notes = () if is_quiet else cassette.notes
         lines = [*told, *(f"{path.name}: {note}." for note in notes)]
         _noted.update((path, note) for note in notes)
         if self.name == AUTO:

@@ -312,6 +312,22 @@ def test_lessons_in_several_folders_share_a_cassette(say: Say) -> None:
     assert Cassette.read("all.cassette.jsonl").labels == ("first", "second")
 
 
+def test_run_of_another_lesson_that_goes_on_is_not_told_in_this_one(say: Say) -> None:
+    own = '_ = agentnb.configure(cassette="all.cassette.jsonl")'
+    path = lesson(LOAD, f"{MODEL}\n{own}", "open('begun', 'w').close()", FIRST)
+    say("record", str(path))
+    lines = Path("all.cassette.jsonl").read_text().splitlines(keepends=True)
+    open_run = (
+        lines[1].replace('"first"', '"other"').replace("{", '{"recording":"ab12","mode":"auto",', 1)
+    )
+    edit(path, 3, f"open('all.cassette.jsonl', 'a').write({open_run!r});")
+
+    returned, said = say("record", "--auto", str(path))
+
+    assert returned == 0, said
+    assert "did not end" not in path.read_text()
+
+
 def test_lesson_that_is_a_link_stays_one(say: Say) -> None:
     Path("kept").mkdir()
     real = lesson(LOAD, MODEL, FIRST, name="kept/rivers.ipynb")
@@ -502,8 +518,10 @@ def test_cassette_that_code_names_by_a_name_or_a_path_is_found(say: Say, named: 
 
 
 def test_what_is_wrong_with_a_cassette_is_told_and_not_saved(say: Say) -> None:
-    path, cassette = lesson(LOAD, MODEL, FIRST, SECOND), Path("rivers.cassette.jsonl")
+    path = lesson(LOAD, MODE, MODEL, "%agentnb mode", FIRST, SECOND)
+    cassette = Path("rivers.cassette.jsonl")
     say("record", str(path))
+    assert say("check", str(path))[0] == 0
     cassette.write_bytes(cassette.read_bytes()[:-20])
 
     told = "rivers.cassette.jsonl: line "
@@ -633,6 +651,7 @@ def test_folder_has_what_is_linked_once_and_nothing_of_packages_or_graders(
 
     found = notebooks_in([".", "./real/a.ipynb", "week/../real/a.ipynb"])
 
+    assert Path("real/a.ipynb") in found  # not as it is linked: its cassette is beside it
     names = {os.path.relpath(os.path.realpath(each)) for each in found}
     assert names == {
         *("real/a.ipynb", "release/a.ipynb", "week/a.ipynb"),

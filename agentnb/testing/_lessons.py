@@ -62,7 +62,7 @@ _ASKED = f"{_REPEAT}.asked_labels(__import__('pathlib').Path({{!r}}))"
 _UNKEPT = f"{_REPEAT}.unkept()"
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
 _ONLY_READ = "__import__('agentnb.cassette.writer', fromlist=['_']).only_read({!r}, {!r})"
-_TOLD = f"{_REPEAT}.told(__import__('pathlib').Path({{!r}}), {{!r}})"
+_QUIET = f"{_REPEAT}.keep_quiet_on({{!r}})"
 _NOT_OURS = {"node_modules", "site-packages"}
 """Folders with notebooks of packages; those of virtual environments have a `pyvenv.cfg`."""
 _OF_GRADERS = {"autograded", "feedback", "release", "submitted"}
@@ -202,7 +202,10 @@ def notebooks_in(files: Iterable[str]) -> list[Path]:
         inside = sorted(_below(path)) if path.is_dir() else [path]
         if not inside:
             raise UnreadableNotebook(str(path), "the folder has no notebook")
-        found |= {os.path.realpath(each): each for each in inside}
+        for each in inside:
+            real = os.path.realpath(each)
+            if real not in found or str(each.absolute()) == real:  # its cassette is beside it
+                found[real] = each
     return list(found.values())
 
 
@@ -211,7 +214,7 @@ def _below(folder: Path) -> Iterator[Path]:
     seen: set[str] = set()
     for root, folders, files in os.walk(folder, followlinks=True):
         left_out = _NOT_OURS | (_OF_GRADERS if "source" in folders else set())
-        folders[:] = [each for each in folders if each[0] != "." and each not in left_out]
+        folders[:] = sorted(each for each in folders if each[0] != "." and each not in left_out)
         if (real := os.path.realpath(root)) in seen or "pyvenv.cfg" in files:
             folders.clear()
             continue
@@ -333,10 +336,9 @@ async def _run(
         mode = LIVE  # a lesson whose model is a script
     said = None if mode == LIVE else _leave_mode_out(made)
     about_mode, mode_said = said or (None, "")
-    first: list[str] = []
+    first = [_QUIET.format(str(own))]  # its faults are no part of what a cell prints
     if before is not None:
         lesson.notes = [f"{visible(own.name, 200)}: {note}" for note in before.notes]
-        first = [_TOLD.format(str(own), before.notes)]  # no part of what a cell prints
     if only_read:
         first += [_CLOSE.format(only_read), _ONLY_READ.format(str(path), only_read)]
     asked = await _execute(lesson, made, mode, path, first, at_cell)
@@ -345,7 +347,9 @@ async def _run(
             break  # it was not run, or failed
         if place == about_mode:
             now.source = was.source
-            line = _mode_line(mode_said, path, lesson.path.absolute().parent) if own == path else ""
+            is_named = any("cassette=" in cell.source for cell in cells_of(saved))
+            folder = lesson.path.absolute().parent
+            line = "" if is_named else _mode_line(mode_said, path, folder)
             if not _put_back(was.outputs, now.outputs, line):  # nobody knows what it would say
                 now |= {name: was[name] for name in ("outputs", "execution_count")}
                 continue
