@@ -7,6 +7,7 @@ agents and their statuses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any
@@ -17,6 +18,7 @@ _TEXTS = ("text/plain", "text/markdown")
 """The first that an output has counts."""
 _TREE = "Tree of "
 """How the alternative text of a tree begins; those of other figures have times."""
+_BESIDE = re.compile(r'class="agentnb-beside(?: agentnb-meanwhile)?"')
 _NEAR = 2
 """Lines shown around a difference."""
 _LONGEST = 200
@@ -35,7 +37,7 @@ def _is_in_words(output: Output) -> bool:
     if output.get("metadata") == IN_WORDS:
         return True
     # A tool took the metadata away.
-    return 'class="agentnb-beside' in _joined(output.get("data", {}).get("text/html", ""))
+    return bool(_BESIDE.search(_joined(output.get("data", {}).get("text/html", ""))))
 
 
 def differences(

@@ -64,35 +64,47 @@ def test_display_variable_leaves_parts_out(kernel: Kernel, wanted: str, order: l
     assert shown.order == order
 
 
-TOLD = """
+DUE = """
 import asyncio, threading
-from agentnb.notebook import display
-from agentnb.views.panel import beside
+from contextlib import contextmanager
+from agentnb.notebook import display, magics
 
-told, show_in_words, environ = threading.Event(), beside.show_in_words, dict(os.environ)
-beside.show_in_words = lambda *words: (told.set(), show_in_words(*words))[1]
+begun, due = threading.Event(), threading.Event()
+in_words_meanwhile, environ = magics.in_words_meanwhile, dict(os.environ)
 display.WORDS_AFTER_S = 0
 os.environ.pop("PYTEST_CURRENT_TEST", None)
 
-async def until_told():
-    while not told.is_set():
-        await asyncio.sleep(0.001)
+@contextmanager
+def with_a_timer_behind_its_own(run, *, quiet):
+    assert begun.wait(60)  # seconds
+    with in_words_meanwhile(run, quiet=quiet):
+        asyncio.get_running_loop().call_later(0, due.set)
+        yield
+
+magics.in_words_meanwhile = with_a_timer_behind_its_own
+
+async def until_due():
+    begun.set()
+    await asyncio.to_thread(due.wait, 60)  # seconds
 
 session = agentnb.configure(
-    provider=agentnb.ScriptedProvider(lambda _: agentnb.Reply("Done.", pause=until_told))
+    provider=agentnb.ScriptedProvider(lambda _: agentnb.Reply("Done.", pause=until_due))
 )
 """
-UNTOLD = "display.WORDS_AFTER_S = 10; beside.show_in_words = show_in_words"
+"""A run that ends once its words were due in the cell that awaits it."""
+UNDUE = "display.WORDS_AFTER_S = 10; magics.in_words_meanwhile = in_words_meanwhile"
 
 
 def test_cell_that_waits_long_shows_its_run_in_words_until_the_end(kernel: Kernel) -> None:
-    kernel.ok(TOLD)
+    kernel.ok(DUE)
     try:
         shown = kernel.ok("%%spawn\nPlan")
-        kernel.ok("os.environ['PYTEST_CURRENT_TEST'] = 'lesson.ipynb::Cell 1'")
+        kernel.ok(
+            "begun.clear(); due.clear(); os.environ['PYTEST_CURRENT_TEST'] = 'lesson.ipynb::Cell 1'"
+        )
         compared = kernel.ok("%%spawn\nPlan")
     finally:
-        kernel.ok(UNTOLD, "os.environ.update(environ)", SCRIPT)
+        kernel.ok(UNDUE, "os.environ.update(environ)", SCRIPT)
 
     assert shown.order == ["view", "display", "display", "picture"]
     words = shown.displays[0]

@@ -73,13 +73,13 @@ def test_run_that_was_loaded_while_it_went_on_is_as_of_then(
     run = ManualRun().began().called("root", "Hello")
     loaded = EventBus.of_record("r", [*run.bus.rows_since(0)])
     monkeypatch.setattr(EventBus, "now_s", 7_200.0)  # seconds since it was loaded
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.0)
 
     Beside(FramePublisher(loaded))
 
     line, how = page.plain.splitlines()
-    then = time.strftime("%H:%M %z, %Y-%m-%d", time.localtime(time.time() - 7_200))
-    assert f", as of {then[:2]}" in line
-    assert then[-10:] in line
+    then = time.strftime("%H:%M %z, %Y-%m-%d", time.localtime(1_700_000_000 - 7_200))
+    assert f", as of {then}: " in line
     assert "when it was loaded" in how
 
 
@@ -172,3 +172,21 @@ def test_no_comparison_looks_at_them_and_freezing_keeps_them() -> None:
 
     assert compared([words, other, bare]) == [other]
     assert frozen(notebook) == (notebook, 0)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_left_out"),
+    [
+        ("agentnb-beside", True),
+        ("agentnb-beside agentnb-meanwhile", True),
+        ("agentnb-besides", False),
+        ("agentnb-beside another", False),
+    ],
+)
+def test_only_our_words_are_left_out_where_a_tool_took_the_mark_away(
+    names: str, is_left_out: bool
+) -> None:
+    html = f'<div class="{names}">running</div>'
+    output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": html}}
+
+    assert compared([output]) == ([] if is_left_out else [output])
