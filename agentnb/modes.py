@@ -328,11 +328,18 @@ class Labels:
                     self._ever.add((cassette, found))
                     return found
 
-    def given(self, cassette: Path, *, ever: bool = False) -> list[str]:
-        """The labels of a cassette's runs so far: since `forget`, or `ever`."""
+    def given(self, cassette: Path) -> list[str]:
+        """The labels of a cassette's runs since `forget`."""
         with self._lock:
-            known = self._ever if ever else self._given
-            return sorted(label for path, label in known if path == cassette.resolve())
+            return sorted(label for path, label in self._given if path == cassette.resolve())
+
+    def ever(self) -> dict[str, list[str]]:
+        """The labels of all runs so far, by the real path of their cassette."""
+        with self._lock:
+            found: dict[str, list[str]] = {}
+            for path, label in sorted(self._ever):
+                found.setdefault(str(path), []).append(label)
+            return found
 
     def forget(self) -> None:
         """Count from the start again."""

@@ -79,7 +79,7 @@ def agentnb_cassette(request: pytest.FixtureRequest) -> Iterator[Path]:
         if (made := default_session.session_at_hand()) is not None:
             made.close()
         if mode.name == REPLAY:
-            _note_unused(request.node, path, asked_labels(path))
+            _note_unused(request.node, path, asked_labels().get(str(path.resolve()), ()))
 
 
 @pytest.fixture
@@ -165,12 +165,13 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         cassette = item.path.resolve().with_suffix(".cassette.jsonl")
         kernel = notebook.kernel  # `None` if none was started
         if cassette.is_file() and kernel is not None and kernel.is_alive():
-            from agentnb.testing._lessons import answer, question
+            from agentnb.testing._lessons import QUESTION, answer
 
-            asks = {"silent": True, "timeout": _ANSWER_S, **question(cassette)}
+            asks = {"silent": True, "timeout": _ANSWER_S, **QUESTION}
             with suppress(TimeoutError):  # it is busy with a cell that failed
                 # Without any its runs were live.
-                if asked := answer(kernel.kc.execute_interactive("", **asks)):
+                told = answer(kernel.kc.execute_interactive("", **asks))
+                if asked := told["asked"].get(str(cassette)):
                     _note_unused(item, cassette, asked)
     return (yield)
 

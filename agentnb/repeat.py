@@ -35,6 +35,7 @@ from agentnb.modes import (
     BY_CODE,
     CASSETTE_VARIABLE,
     LIVE,
+    MODE_VARIABLE,
     RECORD,
     REPLAY,
     THE_ONLY_ONE,
@@ -45,6 +46,7 @@ from agentnb.modes import (
     label_of,
     mode_of,
     notebook_of,
+    nothing_at,
     recorded_label,
 )
 from agentnb.runtime import at_exit
@@ -63,8 +65,8 @@ _labels = Labels()
 _sessions = count(1)
 _said: str | None = None
 """What `%agentnb mode` said last."""
-_quiet: set[str] = set()
-"""Cassettes, by their real path, of which this process tells no notes."""
+_how_to_record = ""
+"""Of a lesson that is run by `record` or `check`, as a clause; empty in any other process."""
 _noted: set[tuple[Path, str]] = set()
 """The notes of cassettes that this process has told."""
 _unkept: dict[str, None] = {}
@@ -88,9 +90,9 @@ def say_mode(mode: str) -> None:
     _labels.forget()
 
 
-def asked_labels(cassette: Path) -> list[str]:
-    """The labels of this process's runs of a cassette: a notebook may set several modes."""
-    return _labels.given(cassette, ever=True)
+def asked_labels() -> dict[str, list[str]]:
+    """The labels of this process's runs by their cassette, in each mode that a notebook sets."""
+    return _labels.ever()
 
 
 def unkept() -> list[str]:
@@ -98,9 +100,17 @@ def unkept() -> list[str]:
     return list(_unkept)
 
 
-def keep_quiet_on(cassette: str) -> None:
-    """Tell no note of a cassette in this process: who runs the notebook tells them."""
-    _quiet.add(os.path.realpath(cassette))
+def begin_lesson(how_to_record: str) -> None:
+    """Run a lesson in this process, for `record` or `check`.
+
+    Notes on cassettes are told there. Where the lesson's cassette is not there, its runs are live,
+    since its model may be a script; one over the network is refused.
+
+    Args:
+        how_to_record: The command.
+    """
+    global _how_to_record
+    _how_to_record = how_to_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,10 @@ class Repeat:
         by_file = ByFile(Path(config.source).name, config.mode, named)
         cassette = cassette_of(settings.cassette, os.environ, notebook, cwd, by_file)
         mode = mode_of(settings.mode, _said, os.environ, cassette, cwd, by_file)
+        if _how_to_record and mode.name == REPLAY and mode.why == MODE_VARIABLE and cassette:
+            if cassette.origin != BY_CODE and not cassette.path.exists():
+                why = f"There is no recording: {nothing_at(cassette.path)} ({_how_to_record})."
+                mode = Mode(LIVE, mode.why, cassette, why)
         return cls(mode, settings.replay_speed, config)
 
     @property
@@ -313,7 +327,7 @@ class Repeat:
         """
         notes, self._notes = self._notes, ()
         for path, note in notes:
-            if (path, note) not in _noted and os.path.realpath(path) not in _quiet:
+            if (path, note) not in _noted and not _how_to_record:
                 _noted.add((path, note))
                 with suppress(Exception):  # a process may have no error output
                     sys.stderr.write(visible(f"{path.name}: {note}.", LONGEST_LINE) + "\n")
@@ -328,7 +342,7 @@ class Repeat:
         if cassette is None:
             return told
         path = cassette.path
-        is_quiet = os.path.realpath(path) in _quiet or (self.name == AUTO and self._has_begun)
+        is_quiet = _how_to_record or (self.name == AUTO and self._has_begun)
         notes = () if is_quiet else cassette.notes
         lines = [*told, *(f"{path.name}: {note}." for note in notes)]
         _noted.update((path, note) for note in notes)

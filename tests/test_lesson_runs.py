@@ -352,7 +352,7 @@ def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
     assert "Nothing was removed: 'rivers.ipynb' did not run to its end, or asked for no" in said
 
 
-@pytest.mark.parametrize("mode", ["record", "auto", "live"])
+@pytest.mark.parametrize("mode", ["record", "live"])
 @pytest.mark.parametrize(
     "by",
     [
@@ -370,7 +370,29 @@ def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mod
     returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
 
     assert (returned, cassette.read_bytes()) == (2, before)
-    assert f"'rivers.ipynb' sets mode '{mode}' itself" in said
+    assert "Nothing was removed" in said
+    assert ("cannot be written, since only what is recorded counts here" in said) == (
+        mode == "record"
+    )
+
+
+@pytest.mark.parametrize(
+    "by",
+    [
+        'model.name = "script"\nlive = agentnb.Session(provider=model, mode="live")\n'
+        'await live.spawn("Compare.")',
+        '_ = agentnb.configure(mode="auto")',
+    ],
+)
+def test_notebook_that_asks_no_model_again_is_pruned_by(say: Say, by: str) -> None:
+    path, cassette = lesson(LOAD, MODEL, by, FIRST, SECOND), "rivers.cassette.jsonl"
+    say("record", str(path))
+    edit(path, 5, None)
+
+    returned, said = say("cassette", "prune", "--notebook", str(path), cassette)
+
+    assert (returned, "4 calls removed" in said) == (0, True), said
+    assert Cassette.read(cassette).labels == ("first",)
 
 
 @pytest.mark.parametrize(
@@ -402,7 +424,7 @@ def test_lesson_that_was_never_run_is_recorded_and_passes_nbval(say: Say) -> Non
     say("record", str(path))
 
     saved = load(path)
-    assert saved.cells[1].execution_count is None
+    assert saved.cells[1].outputs[0].text == TODAY
     assert [cell.metadata for cell in saved.cells if "execution" in cell.metadata] == []
     before = path.read_bytes()
     assert say("record", "--auto", str(path))[0] == 0
@@ -502,9 +524,9 @@ def test_lesson_is_recorded_where_its_code_says(say: Say) -> None:
 
 @pytest.mark.parametrize(
     "named",
-    ["Path('here.cassette.jsonl')", "HERE", "pathlib.Path(HERE)", "str(Path(HERE))"],
+    ["Path('here.cassette.jsonl')", "HERE", "Path().joinpath(HERE)", "f'{HERE}'"],
 )
-def test_cassette_that_code_names_by_a_name_or_a_path_is_found(say: Say, named: str) -> None:
+def test_cassette_that_code_names_in_any_way_is_found(say: Say, named: str) -> None:
     names = "import pathlib; from pathlib import Path\nHERE = 'here.cassette.jsonl'"
     path = lesson(LOAD, names, f"{MODEL}\n_ = agentnb.configure(cassette={named})", FIRST)
 
@@ -515,6 +537,41 @@ def test_cassette_that_code_names_by_a_name_or_a_path_is_found(say: Say, named: 
     returned, said = say("check", str(path))
     assert returned == 0, said
     assert "4 cells as saved, 4 recorded calls" in said
+
+
+def test_cassette_that_code_names_and_that_is_gone_is_told_as_under_nbval(say: Say) -> None:
+    named = f'{MODEL}\n_ = agentnb.configure(cassette="here.cassette.jsonl")'
+    path = lesson(LOAD, named, MODE, FIRST)
+    assert say("record", str(path))[0] == 0
+    Path("here.cassette.jsonl").rename("rivers.cassette.jsonl")  # none of its runs is from there
+
+    returned, said = say("check", str(path))
+
+    assert returned == 1
+    assert "here.cassette.jsonl" in said
+    assert "recorded call" not in said
+
+
+def test_words_of_a_mode_line_are_those_of_the_cassette_that_code_names(say: Say) -> None:
+    named = f'{MODEL}\n_ = agentnb.configure(cassette="here.cassette.jsonl")'
+    path = lesson(LOAD, named, f"{MODE}\r\nprint(1)", FIRST, MODE, SECOND)
+    changed = load(path)
+    changed.cells[3].outputs = [output("stream", text=SAID)]
+    save(changed, path)
+
+    returned, said = say("record", str(path))
+
+    assert returned == 0, said
+    today = TODAY.replace("rivers", "here")
+    outputs = [cell.outputs for cell in load(path).cells[1:]]
+    assert (outputs[2][0].text, outputs[4][0].text) == (f"{today}1\n", today)
+    assert Cassette.read("here.cassette.jsonl").labels == ("first", "second")
+    assert say("check", str(path))[0] == 0
+    changed = load(path)
+    changed.cells[5].outputs[0].text = SAID
+    save(changed, path)
+    returned, said = say("check", str(path))
+    assert (returned, f"+ {today.strip()}" in said) == (1, True), said
 
 
 def test_what_is_wrong_with_a_cassette_is_told_and_not_saved(say: Say) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,13 @@ from agentnb.core.text import literal
 from agentnb.core.threads import run_in_thread
 
 MODES = ("record", "auto")
+_new: Counter[str] = Counter()
+"""How many calls this process has recorded, by the real path of their cassette."""
+
+
+def recorded_now() -> dict[str, int]:
+    """How many calls this process has recorded, by the real path of their cassette."""
+    return dict(_new)
 
 
 class CassetteJournal:
@@ -132,7 +140,9 @@ class CassetteJournal:
                 kept = [each for record in waiting for each in self._answers.part_of(record)]
                 new = [checked(self._encoder.line(record, known)) for record in kept]
             self._lines += new
-            self._unwritten += [line for line in new if not self._is_there(line)]
+            new = [line for line in new if not self._is_there(line)]
+            self._unwritten += new
+            _new[str(self._file.path)] += sum(line.kind == "call" for line in new)
             try:
                 if any(isinstance(record, EndRecord) and record.path is None for record in waiting):
                     self._finish()

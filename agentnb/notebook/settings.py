@@ -15,6 +15,7 @@ from agentnb.config.config import FILE_NAME, LOCAL
 from agentnb.config.profile import NamedText, Profile
 from agentnb.core.secrets import masked, without_user
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
+from agentnb.default_session import get_session
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
@@ -122,8 +123,7 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
             these, the text is the same in JupyterLab, nbval and CI, and in each pass.
     """
     mode = session.mode
-    name = "a cassette" if mode.cassette is None else path_in_words(mode.cassette.path)
-    means = MEANS[mode.name].format(_cassette(mode) if in_full else name)
+    means = MEANS[mode.name].format(_cassette(mode) if in_full else _name(mode))
     if mode.trouble is not None:  # without a cassette, only the mode `live` works as it says
         means = f"{means} {mode.trouble}" if mode.name == LIVE else mode.trouble
     lines = [f"Mode: {mode.name}{f' ({mode.why})' if in_full else ''}. {means}"]
@@ -134,10 +134,18 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
     return masked("\n".join([visible(line, LONGEST_LINE) for line in lines]))
 
 
+def words_of(mode: str) -> str:
+    """What `%agentnb mode` says where it sets a mode, but for faults of the cassette."""
+    return masked(f"Mode: {mode}. {MEANS[mode].format(_name(get_session().mode))}")
+
+
+def _name(mode: Mode) -> str:
+    return "a cassette" if mode.cassette is None else path_in_words(mode.cassette.path)
+
+
 def _cassette(mode: Mode) -> str:
-    if mode.cassette is None:
-        return "a cassette"
-    return f"{path_in_words(mode.cassette.path)} ({mode.cassette.origin})"
+    origin = "" if mode.cassette is None else f" ({mode.cassette.origin})"
+    return f"{_name(mode)}{origin}"
 
 
 def _delegation(session: Session) -> str:

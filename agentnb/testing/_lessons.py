@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import json
 import os
@@ -14,12 +13,11 @@ import shlex
 import signal
 import time
 from ast import literal_eval
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -33,36 +31,30 @@ from agentnb.core.text import LONGEST_LINE, literal, visible, visible_lines
 from agentnb.core.types import Usage
 from agentnb.errors import ConfigError, NotebookError, UnreadableNotebook
 from agentnb.files import replace_file
-from agentnb.modes import (
-    CASSETTE_VARIABLE,
-    LIVE,
-    MEANS,
-    MODE_VARIABLE,
-    MODES,
-    REPLAY,
-    SUFFIX,
-    nothing_at,
-)
+from agentnb.modes import CASSETTE_VARIABLE, MODE_VARIABLE, MODES, REPLAY, SUFFIX, nothing_at
 from agentnb.prices import Call, Cost, cost_of
 from agentnb.repeat import not_asked
 from agentnb.testing._outputs import compared, differences
 from agentnb.views.freeze import freeze_file, read_document
 
-_MODE_LINE = re.compile(r"^([ \t]*)%agentnb[ \t]+mode[ \t]+(\w+)[ \t]*$", re.MULTILINE)
-_MODE_SAID = re.compile(rf"^Mode: (?:{'|'.join(MODES)})\. .*\n?", re.MULTILINE)
-"""What that line prints first."""
-_MODE_TOLD = re.compile(rf"^Mode: (?:{'|'.join(MODES)}) \(.*\n?", re.MULTILINE)
-"""What `%agentnb mode` prints first, which names who set it."""
+_MODE_LINE = re.compile(
+    rf"^([ \t]*)%agentnb[ \t]+mode[ \t]+({'|'.join(MODES)})[ \t\r]*$", re.MULTILINE
+)
+_TELLS_MODE = (
+    r"\g<1>print(__import__('agentnb.notebook.settings', fromlist=['_']).words_of('\g<2>'))"
+)
+"""Prints what that line prints, and sets no mode."""
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
 _MOST_LISTED = 5
 _REPEAT = "__import__('agentnb.repeat', fromlist=['_'])"
-_ASKED = f"{_REPEAT}.asked_labels(__import__('pathlib').Path({{!r}}))"
+_ASKED = f"{_REPEAT}.asked_labels()"
 _UNKEPT = f"{_REPEAT}.unkept()"
+_NEW = "__import__('agentnb.cassette.journal', fromlist=['_']).recorded_now()"
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
 _ONLY_READ = "__import__('agentnb.cassette.writer', fromlist=['_']).only_read({!r}, {!r})"
-_QUIET = f"{_REPEAT}.keep_quiet_on({{!r}})"
+_BEGIN = f"{_REPEAT}.begin_lesson({{!r}})"
 _NOT_OURS = {"node_modules", "site-packages"}
 """Folders with notebooks of packages; those of virtual environments have a `pyvenv.cfg`."""
 _OF_GRADERS = {"autograded", "feedback", "release", "submitted"}
@@ -97,8 +89,8 @@ class Lesson:
     """List prices of these calls, on the day of their recording; `None` without any."""
     unused: Sequence[str] = ()
     """Labels of recorded runs that no cell asked for. Empty if it did not run to its end."""
-    shared: Path | None = None
-    """Its cassette, where that is not its own: other notebooks may ask for these runs."""
+    cassette: Path | None = None
+    """The one that its runs had, without links; `None` if they had none."""
     took_s: float = 0.0
 
     @property
@@ -106,6 +98,12 @@ class Lesson:
         """Whether it did not run to its end, or is not as it was saved where it was checked."""
         differs = self.is_check and (self.changed or self.not_recorded)
         return bool(self.error or self.unkept or differs)
+
+    @property
+    def shared(self) -> Path | None:
+        """Its cassette, where that is not its own: other notebooks may ask for these runs."""
+        is_own = self.cassette == self.path.with_suffix(SUFFIX).resolve()
+        return None if is_own else self.cassette
 
     def lines(self) -> Iterator[str]:
         """What a person reads of it."""
@@ -276,52 +274,6 @@ def cells_of(notebook: Any) -> list[Any]:
     return [c for c in notebook.cells if c.cell_type == "code" and c.source.strip()]
 
 
-def own_mode(path: Path, cassette: Path) -> str:
-    """A mode other than `replay` that a notebook sets for a cassette; empty without one."""
-    left = read_lesson(path)
-    _leave_mode_out(left)
-    by, sources = ("configure", "Session"), [cell.source for cell in cells_of(left)]
-    for name in _configured(sources, "cassette", by):
-        if (path.parent / name).resolve() != cassette.resolve():
-            return ""  # a lesson that shows how to record
-    said = [name for source in sources for _, name in _MODE_LINE.findall(source)]
-    said += _configured(sources, "mode", by)
-    return next((name for name in said if name != REPLAY), "")
-
-
-def _configured(sources: Iterable[str], keyword: str, by: Collection[str]) -> Iterator[str]:
-    """What calls in cells set by a keyword, as text: also by a name for it, and as a `Path`."""
-    names: dict[str, ast.expr] = {}
-
-    def text_of(value: ast.expr | None) -> str:
-        match value:
-            case ast.Constant(str(text)):
-                return text
-            case ast.Name(name):
-                return text_of(names.pop(name, None))  # it may stand for itself
-            case ast.Call(ast.Name("Path" | "str") | ast.Attribute(attr="Path"), [only], []):
-                return text_of(only)
-        return ""
-
-    for source in sources:
-        lines = [line for line in source.splitlines() if not line.lstrip().startswith(("%", "!"))]
-        with suppress(SyntaxError, ValueError, RecursionError):
-            for node in ast.walk(ast.parse("\n".join(lines))):
-                match node:
-                    case ast.Assign([ast.Name(name)], value):
-                        names[name] = value
-                    case ast.Call(ast.Name(called) | ast.Attribute(attr=called)) if called in by:
-                        given = [e.value for e in node.keywords if e.arg == keyword]
-                        yield from filter(None, map(text_of, given))
-
-
-def _cassette_used(notebook: Any, lesson: Lesson, path: Path) -> Path:
-    """The cassette; if it is not there, the one that the notebook's own code sets."""
-    named = {*_configured([c.source for c in cells_of(notebook)], "cassette", ("configure",))}
-    is_other = len(named) == 1 and not path.exists()
-    return lesson.path.absolute().parent / named.pop() if is_other else path
-
-
 async def _run(
     lesson: Lesson, mode: str, path: Path, only_read: str, at_cell: Callable[[], None]
 ) -> None:
@@ -330,93 +282,50 @@ async def _run(
     if mode != REPLAY and (why := why_read_only(lesson.path)):
         lesson.error = f"it cannot be saved, since {why}: no model was asked"
         return
-    own = _cassette_used(saved, lesson, path)
-    before, made = _cassette(own), deepcopy(saved)
-    if mode == REPLAY and before is None:
-        mode = LIVE  # a lesson whose model is a script
-    said = None if mode == LIVE else _leave_mode_out(made)
-    about_mode, mode_said = said or (None, "")
-    first = [_QUIET.format(str(own))]  # its faults are no part of what a cell prints
+    before, made = _cassette(path), deepcopy(saved)
     if before is not None:
-        lesson.notes = [f"{visible(own.name, 200)}: {note}" for note in before.notes]
+        lesson.notes = _notes_of(before)
+    _leave_mode_out(made, mode)
+    first = []
     if only_read:
         first += [_CLOSE.format(only_read), _ONLY_READ.format(str(path), only_read)]
-    asked = await _execute(lesson, made, mode, path, first, at_cell)
+    told = await _execute(lesson, made, mode, path, first, at_cell)
     for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
         if place >= lesson.ran - bool(lesson.error):
             break  # it was not run, or failed
-        if place == about_mode:
-            now.source = was.source
-            is_named = any("cassette=" in cell.source for cell in cells_of(saved))
-            folder = lesson.path.absolute().parent
-            line = "" if is_named else _mode_line(mode_said, path, folder)
-            if not _put_back(was.outputs, now.outputs, line):  # nobody knows what it would say
-                now |= {name: was[name] for name in ("outputs", "execution_count")}
-                continue
-        if not _is_ignored(was) and (was.outputs or mode in (LIVE, REPLAY)):
-            both = compared(was.outputs), compared(now.outputs)
-            if differing := differences(*both, clean=partial(_MODE_TOLD.sub, "")):
+        now.source = was.source
+        if not _is_ignored(was) and (was.outputs or mode == REPLAY):
+            if differing := differences(compared(was.outputs), compared(now.outputs)):
                 lesson.changed[place + 1] = differing
     lesson.not_recorded = sum(map(_is_not_recorded, cells_of(made)[: lesson.ran]))
-    used = _cassette_used(saved, lesson, path)
-    is_own = used.resolve() == lesson.path.with_suffix(SUFFIX).resolve()
-    lesson.shared = None if is_own else used.resolve()
-    after = _cassette(used)
-    if after is not None and asked is not None:
-        _account(lesson, after, asked)
-    new = _calls_in(after) - _calls_in(before if used == own else None)
-    lesson.new = sum(label not in lesson.unused for label, _ in new)
-    if mode not in (LIVE, REPLAY) and not lesson.failed:
+    if told is not None:
+        _account(lesson, path, **told)
+    if mode != REPLAY and not lesson.failed:
         _save(lesson.path, made)
 
 
-def _mode_line(mode: str, cassette: Path, folder: Path) -> str:
-    """What `%agentnb mode` prints in a folder; empty if it depends on the machine."""
-    if cassette.is_relative_to(folder):
-        shown = cassette.relative_to(folder).as_posix()
-        return f"Mode: {mode}. {MEANS[mode].format(shown)}\n"
-    return ""
+def _leave_mode_out(notebook: Any, mode: str) -> None:
+    """Let the environment say the mode, not the cells: they only print what they said.
 
-
-def _leave_mode_out(notebook: Any) -> tuple[int, str] | None:
-    """Let the environment say the mode, not the first cell that says one.
-
-    A notebook that begins to record and then says another mode is left alone: it is about that.
-
-    Returns:
-        The cell's place, and the mode.
+    Where they say that mode they stay. So they do where a notebook begins to record and then says
+    another mode: it is about that.
     """
     cells = cells_of(notebook)
     said = [name for cell in cells for _, name in _MODE_LINE.findall(cell.source)]
     if said[:1] == ["record"] and set(said) != {"record"}:
-        return None
-    for place, cell in enumerate(cells):
-        cell.source, count = _MODE_LINE.subn(r"\g<1>pass", cell.source, count=1)
-        if count:
-            return place, said[0]
-    return None
+        return
+    # A second mode may be what it shows.
+    most = 0 if len(set(said)) == 1 else 1
+    for cell in cells if set(said) - {mode} else ():
+        cell.source, count = _MODE_LINE.subn(_TELLS_MODE, cell.source, count=most)
+        if count and most:
+            return
 
 
-def _put_back(saved: Iterable[Any], made: list[Any], today: str) -> bool:
-    """Put what the line that is left out says at its place; false if it is not saved.
-
-    Args:
-        saved: The cell's outputs as they were.
-        made: As they are now.
-        today: What it says today; empty for what it said.
-    """
-    for each in saved:
-        if each.output_type == "stream" and (said := _MODE_SAID.search(each.text)):
-            line = today or said[0]
-            same = [one for one in made if one.get("name") == each.name]
-            if not same:
-                made.insert(0, type(each)(each, text=line))
-                return True
-            lines = same[0].text.splitlines(keepends=True)
-            lines.insert(each.text.count("\n", 0, said.start()), line)
-            same[0].text = "".join(lines)
-            return True
-    return False
+def _has_none(notebook: Any, cassette: Path) -> bool:
+    """Whether there is no cassette; one that the notebook names itself is not known here."""
+    is_named = any("cassette" in cell.source for cell in cells_of(notebook))
+    return not is_named and not cassette.exists()
 
 
 async def _execute(
@@ -426,11 +335,11 @@ async def _execute(
     cassette: Path,
     first: Sequence[str],
     at_cell: Callable[[], None],
-) -> list[str] | None:
+) -> dict[str, Any] | None:
     """Run all cells, after some code that is ours.
 
     Returns:
-        The labels of the runs; `None` if a cell failed.
+        See `answer`; `None` if a cell failed.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -447,7 +356,9 @@ async def _execute(
         extra_arguments=["--log-level=CRITICAL"],
     )
     record = f"`python -m agentnb record {shlex.quote(str(lesson.path))}`"
-    why = f"{nothing_at(cassette)} ({record})"
+    first = [_BEGIN.format(record), *first]
+    if mode == REPLAY and _has_none(notebook, cassette):
+        first.append(_CLOSE.format(f"{nothing_at(cassette)} ({record})"))
     environment = {**os.environ, MODE_VARIABLE: mode, CASSETTE_VARIABLE: str(cassette)}
     if _named_by_file(lesson.path) == cassette:
         del environment[CASSETTE_VARIABLE]  # so that the file must be trusted
@@ -455,18 +366,15 @@ async def _execute(
         async with client.async_setup_kernel(env=environment):
             with suppress(NotImplementedError):  # nbclient's would end the kernel under its cell
                 asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
-            closing = [_CLOSE.format(why)] if mode == LIVE else []
-            await client.kc.execute_interactive("\n".join([*closing, *first]), silent=True)
+            await client.kc.execute_interactive("\n".join(first), silent=True)
             for place, cell in enumerate(notebook.cells):
                 if cell.cell_type == "code" and cell.source.strip():
                     lesson.ran += 1
                     await client.async_execute_cell(cell, place)
                     at_cell()
-            used = _cassette_used(notebook, lesson, cassette)
-            reply = await client.kc.execute_interactive("", silent=True, **question(used))
+            reply = await client.kc.execute_interactive("", silent=True, **QUESTION)
     except CellExecutionError as error:
-        if mode != LIVE or not (error.ename == "MissingKey" or "NetworkClosed" in error.evalue):
-            why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
+        why = visible_lines(f"{error.ename}: {error.evalue}", LONGEST_LINE)
         lesson.error = f"cell [{lesson.ran}] fails:\n{indent(why, '  ')}"
         return None
     except DeadKernelError:
@@ -474,19 +382,22 @@ async def _execute(
             raise asyncio.CancelledError from None  # a person has interrupted it
         lesson.error = f"its kernel died in cell [{lesson.ran}]"
         return None
-    lesson.unkept = answer(reply, "unkept")
     return answer(reply)
 
 
-def question(cassette: Path) -> dict[str, Any]:
-    """What a kernel executes to say which runs of a cassette it asked for, and what is not kept."""
-    return {"user_expressions": {"asked": _ASKED.format(str(cassette)), "unkept": _UNKEPT}}
+QUESTION = {"user_expressions": {"asked": _ASKED, "unkept": _UNKEPT, "new": _NEW}}
+"""What a kernel executes to tell of its runs and cassettes."""
 
 
-def answer(reply: Any, name: str = "asked") -> list[str]:
-    """The labels of these runs, or the notes, by the kernel's reply; none without agentnb there."""
-    said = reply["content"]["user_expressions"][name]
-    return list(literal_eval(said["data"]["text/plain"])) if said["status"] == "ok" else []
+def answer(reply: Any) -> dict[str, Any]:
+    """What the kernel said.
+
+    Returns:
+        `asked`: the labels of the runs by their cassette, without links. `unkept`: the notes on
+        what no cassette has. `new`: the number of recorded calls by their cassette.
+    """
+    said = reply["content"]["user_expressions"]
+    return {name: literal_eval(each["data"]["text/plain"]) for name, each in said.items()}
 
 
 def _is_ignored(cell: Any) -> bool:
@@ -506,20 +417,35 @@ def _cassette(path: Path) -> Cassette | None:
     return Cassette.read(path) if path.exists() else None
 
 
-def _calls_in(cassette: Cassette | None) -> set[Any]:
-    """What each recorded call is about."""
-    runs = {} if cassette is None else cassette.lines
-    return {
-        (line.label, line.identity)
-        for lines in runs.values()
-        for line in lines
-        if line.kind == "call"
-    }
+def _notes_of(cassette: Cassette) -> list[str]:
+    return [f"{visible(cassette.path.name, 200)}: {note}" for note in cassette.notes]
 
 
-def _account(lesson: Lesson, cassette: Cassette, asked: Sequence[str]) -> None:
-    """Add what the runs' recorded calls cost, and the runs that nothing asked for."""
-    lesson.unused = not_asked(cassette, asked)
+def _account(
+    lesson: Lesson,
+    path: Path,
+    asked: Mapping[str, Sequence[str]],
+    unkept: Sequence[str],
+    new: Mapping[str, int],
+) -> None:
+    """Add what the runs' recorded calls cost, and the runs that nothing asked for.
+
+    Args:
+        lesson: The lesson.
+        path: The cassette that it was given; its own code may have named another.
+        asked: This and what follows: see `answer`.
+        unkept: The notes.
+        new: How many calls were recorded.
+    """
+    lesson.unkept = unkept
+    path = path.resolve()
+    used = path if str(path) in asked else Path(next(iter(asked), path))
+    if (cassette := _cassette(used)) is None:
+        return
+    lesson.cassette, lesson.new = used, new.get(str(used), 0)
+    if used != path:
+        lesson.notes = _notes_of(cassette)
+    lesson.unused = not_asked(cassette, asked.get(str(used), ()))
     calls = [
         Call(line.fields["path"], line.fields["model"], Usage(*line.fields["usage"]), at)
         for label, lines in cassette.lines.items()

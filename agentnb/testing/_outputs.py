@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from typing import Any
 
+from agentnb.modes import MODES
 from agentnb.views.freeze import IN_WORDS
 
 _TEXTS = ("text/plain", "text/markdown")
 """The first that an output has counts."""
 _TREE = "Tree of "
 """How the alternative text of a tree begins; those of other figures have times."""
+_MODE_TOLD = re.compile(rf"^Mode: (?:{'|'.join(MODES)}) \(.*\n?", re.MULTILINE)
+"""The line of `%agentnb mode` that names who set it."""
 _BESIDE = re.compile(r'class="agentnb-beside(?: agentnb-meanwhile)?"')
 _NEAR = 2
 """Lines shown around a difference."""
@@ -29,8 +32,15 @@ Output = Mapping[str, Any]
 
 
 def compared(outputs: Sequence[Output]) -> list[Output]:
-    """The outputs without those that say how a run stood when the page was saved."""
-    return [each for each in outputs if not _is_in_words(each)]
+    """The outputs without what says how a run stood at that time, or who set the mode."""
+    return [_without_mode(each) for each in outputs if not _is_in_words(each)]
+
+
+def _without_mode(output: Output) -> Output:
+    if output["output_type"] != "stream":
+        return output
+    text = _MODE_TOLD.sub("", _joined(output["text"]))
+    return type(output)({**output, "text": text})  # type: ignore[call-arg]
 
 
 def _is_in_words(output: Output) -> bool:
