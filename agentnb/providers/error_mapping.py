@@ -253,7 +253,7 @@ def _reason_in(body: object) -> object:
     match body.get("detail"):
         case [{"msg": str(first), "loc": list(place)}, *_]:  # FastAPI's form for a bad field
             return f"{'.'.join(map(as_words, place))}: {first}"
-    return body
+    return next(iter(Complaint(0, body).sentences), body)
 
 
 _KEY = re.compile(r"\bsk-ant-[\w-]+|(?<![\w-])sk-[\w*-]{12,}")

@@ -122,6 +122,19 @@ _OF_REPLY = re.compile(
     r"(tool_use|json_validate)_failed|failed_generation|call validation failed|\bcontent_filter\b"
 )
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400, or was asked."""
+_OF_ACCOUNT = re.compile(
+    r"(?i)(?<![\w/:.-])(?:plan|trial|billing|tier|payment|subscription|quota|licen[sc]e|workspace"
+    r"|admin(?:istrator)?|permissions?|credits?|accounts?|organi[sz]ations?|teams?|project"
+    r"|customers?|regions?|api key|data policy|contact sales|free (?:users?|version)"
+    r"|(?:usage|spending) (?:limit|cap))(?![\w/:-])"
+)
+"""What is refused to this person may be taken once they pay or ask. No part of a name: models and
+paths have such words, too."""
+_FOR_NOW = re.compile(
+    r"(?i)\btemporar|\boverloaded\b|\bcapacity\b|\bper minute\b|\bplease retry\b"
+    r"|\b(?:again|retry)\b[\w ]{0,20}\b(?:later|shortly|soon|in a|in \d+)\b"
+)
+"""The same request may be taken later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +155,11 @@ class Complaint:
         return self.status in _TEACHES
 
     @property
-    def is_of_reply(self) -> bool:
-        """Whether it is about what the model wrote: the next try may succeed."""
-        return any(map(_OF_REPLY.search, _texts(self.body)))
+    def is_of_form(self) -> bool:
+        """Whether it may be about the form, not about the reply, the account or the moment."""
+        said = _MODEL.sub("model", " ".join(self.sentences))
+        is_of_reply = any(map(_OF_REPLY.search, _texts(self.body)))
+        return not (is_of_reply or _OF_ACCOUNT.search(said) or _FOR_NOW.search(said))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -202,11 +217,12 @@ def _fields(said: object, depth: int = 0) -> Iterator[str]:
 
 
 def _place(said: Mapping[str, Any]) -> str:
-    """The field that an error names: `param` of OpenAI's form, `loc` of FastAPI's."""
+    """The field that an error names: `param` of OpenAI's form, `loc` of FastAPI's, zod's `path`."""
     if isinstance(where := said.get("param"), str):
         return where
-    if isinstance(where := said.get("loc"), list):
-        return ".".join(str(each) for each in where if each != "body")
+    for name in "loc", "path":
+        if isinstance(where := said.get(name), list):
+            return ".".join(str(each) for each in where if each != "body")
     return ""
 
 
@@ -299,6 +315,7 @@ def _thinking_block(types: str) -> str:
     )
 
 
+_ANY = r"[\w ]{1,30}"
 _NO_STRING = r"\b(?:must|should) be a (?:valid )?string|\bexpected (?:a )?str"
 _THINKING = "(?:thinking|reasoning)"
 _THINKING_PART = (
@@ -322,20 +339,25 @@ _TABLE = (
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
         # By servers that know its words alone.
-        r"|\bonly\b.*\bauto\b|\b(?:valid|be a) string\b|\bunmarshal\b|\btype mismatch\b"
-        r"|\bexpected type: string\b",
+        r"|\bonly\b.*\bauto\b|\b(?:valid|be|be a|to|to a) string\b|\bunmarshal\b"
+        r"|\btype mismatch\b|\bexpect(?:s|ed)(?: type:)?(?: a)? string\b",
     ),
     _Row(
         TOOLS,
         r"\btools\b(?![\[-]|\.\w)|\btool (?:use|usage|call(?:s|ing)?)\b"
         r"|\bfunction.?call(?:s|ing)?\b|\bfunction tools?\b|\bfunctions\b",
         _UNSUPPORTED,
-        # A tool's schema, another field beside tools (we send no format), the account.
+        # A tool's schema, another field beside tools (we send no format).
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\b(?:plan|trial|billing|your organization|accounts?(?!/)|tier|upgrade|credits?)\b"
-        r"|\b(?:payment|subscription|json mode|capacity|per minute|please retry)\b"
-        r"|grammar|response.?(?:format|mime)"
+        r"|\btrial keys\b|\bjson mode\b|grammar|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
+        is_name=False,
+    ),
+    _Row(
+        TOOLS,
+        rf"(?:\bnot|n't) support (?:{_ANY} or )?(?:tools|tool (?:use|calling)|function calling)"
+        rf"(?: or {_ANY})?\W*$",
+        r"",
         is_name=False,
     ),
     _Row(TOOLS, _name(TOOLS)),
@@ -485,7 +507,7 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
         sent: The parts that were written and that we chose, those to try first before others.
         given: The fields that a person gave: what speaks of them is not for us.
     """
-    if complaint.is_of_reply:
+    if not complaint.is_of_form:
         return form
     # The option `user` has the name of a role.
     persons = [_pattern(_name(name)) for name in given if name != "user"]
@@ -531,8 +553,16 @@ _NEVER_MATTERS = {
 
 def _options_in(given: Mapping[str, Any]) -> str:
     """A person's other options, as a hash: a part may be refused beside these values alone."""
-    others = sorted(repr(each) for each in given.items() if each[0] not in _NEVER_MATTERS)
-    return _hash(*others).hex() if others else ""
+    others = {name: given[name] for name in given if name not in _NEVER_MATTERS}
+    return _hash(_as_text(others)).hex() if others else ""
+
+
+def _as_text(options: Mapping[str, Any]) -> str:
+    """The same text for the same values, in whatever order."""
+    try:
+        return json.dumps(options, sort_keys=True, default=repr)
+    except (TypeError, ValueError, RecursionError):  # keys of several types, a circle
+        return repr(sorted(map(repr, options.items())))
 
 
 @dataclass(slots=True)

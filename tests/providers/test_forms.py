@@ -334,6 +334,29 @@ REFUSED = [
             "issues": [{"message": "Unrecognized key(s) in object: 'stream_options'"}],
         },
     ),
+    *(
+        (TOOL_CHOICE, {"issues": [{"code": code, "path": ["tool_choice"], "message": said}]})
+        for code, said in [
+            ("invalid_type", "Expected string, received object"),
+            ("invalid_union", "Invalid input"),
+        ]
+    ),
+    (TOOL_CHOICE, "tool_choice expects a string, got object"),
+    (TOOL_CHOICE, "tool_choice should be string"),
+    (TOOL_CHOICE, "Unable to coerce 'tool_choice' to string"),
+    # Tools with what we do not send, and names with words of an account.
+    (TOOLS, "This model does not support tools or JSON schema output."),
+    (TOOLS, "This model does not support image input or tools"),
+    (TOOLS, "Tool use isn't available: model google/gemma:free does not support tools."),
+    (TOOLS, "this model does not support tools (provider: trial-lab)"),
+    (TOOLS, "model plan-7b does not support tools"),
+    (TOOLS, "Function calling is not supported by account-classifier-v2"),
+    (TOOLS, "Tool calling is not supported in this version of llama-server, please upgrade"),
+    (
+        TOOL_CHOICE,
+        "This model doesn't support the toolConfig.toolChoice.any field. Remove "
+        "toolConfig.toolChoice.any and try again.",
+    ),
 ]
 
 UNION = [
@@ -474,6 +497,27 @@ OTHERS = [
     "This model only supports max_tokens <= 4096",
     "'max_tokens' must not be set to 0",
     "Access to tool calling is not available on the free tier. Please upgrade.",
+    # Any part, where it is the account, or the moment.
+    "`tools` is not supported on the free plan",
+    "tool_choice is not available on your current plan, please upgrade",
+    "System prompts are not available on the free tier",
+    "stream_options is not available on the free tier",
+    "Tool calling is not available for free users",
+    "Tool calling is not enabled for this workspace",
+    "Tool calling is not enabled for your project. Contact sales@example.com",
+    "This API key is not allowed to use tools",
+    "Function calling is not available for starter customers",
+    "Your quota does not permit tool use",
+    "Tool use is not supported for unverified organizations. Please verify your organization.",
+    "Tool use is not available. Please verify your organization.",
+    "No endpoints found that support tool use under your data policy",
+    "Tool use is not available in your region",
+    "Your license does not permit tool use",
+    "Tool use is disabled by your administrator",
+    "Tool use is not allowed: insufficient permissions",
+    "Tool use is temporarily unavailable for this model, please try again later",
+    "The model is overloaded: function calling is currently unavailable. Try again later.",
+    "`tools` cannot be used now, retry in 20 seconds",
     # Of what a person's type has.
     "Invalid schema for function 'final_answer': In context=('properties', 'tools'), 'oneOf' is "
     "not permitted.",
@@ -1077,6 +1121,10 @@ ALONE = [
         "Function calling is not supported for Search Grounding requests.",
     ),
     ({"reasoning_effort": "none"}, "System role not supported for this request"),
+    (
+        {"provider": {"only": ["x"], "sort": "price"}},
+        "No endpoints found that support the provided 'tool_choice' value.",
+    ),
 ]
 """A person's option, and a refusal beside it that does not name it."""
 
@@ -1097,7 +1145,8 @@ async def test_refusal_beside_an_option_takes_nothing_from_calls_without_it(
         return Reply(status=400, message=words) if is_refused else answer(body)
 
     other = {name: "other"} if isinstance(value, str) else {name: {"type": "other"}}
-    beside = [replace(TYPED, extra=each) for each in (option, other, option)]
+    same = {name: dict(reversed(value.items())) if isinstance(value, dict) else value}
+    beside = [replace(TYPED, extra=each) for each in (option, other, same)]
     with serving(monkeypatch, refuses):
         await ask("chat", beside[0], TYPED, beside[1], beside[2])
 

@@ -573,6 +573,10 @@ async def test_status_decides_the_kind_of_error_and_the_sdk_does_not_try_again(
         (b"404 page not found", ": 404 page not found. Check"),
         (b'{"detail": "Not Found"}', ": Not Found. Check"),
         (b'{"detail":[{"loc":["body","n"],"msg":"not permitted"}]}', ": body.n: not permitted."),
+        (
+            b'{"error":{"issues":[{"path":["m", 0],"message":"Not that"}]}}',
+            ": m.0: Not that. Check",
+        ),
         (b'{"error": {"message": 5, "code": [1]}}', " ([1]) without saying why. Check"),
     ],
 )
