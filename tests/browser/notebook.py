@@ -72,8 +72,10 @@ class Notebook:
         self.page.wait_for_function(_KERNEL_IS_IDLE, arg=self.name)
         self._find_frame()
 
-    def reload(self) -> None:
+    def reload(self, *, is_busy: bool = False) -> None:
         """Reload the page: the kernel continues, and the page's state is lost.
+
+        A kernel that is busy shows no view until its cell has ended: then call `show_again`.
 
         This includes JupyterLab's record of its tabs: it would open those of earlier tests, each
         with a kernel or with a question which one to use.
@@ -82,7 +84,8 @@ class Notebook:
         self.page.wait_for_function("window.jupyterapp?.restored")
         self.page.wait_for_function(_IS_SHOWN, arg=self.name)
         self.page.wait_for_function(_KERNEL_IS_THERE, arg=self.name)
-        self.show_again()
+        if not is_busy:
+            self.show_again()
         self._find_frame()
 
     def show_again(self) -> None:

@@ -219,6 +219,7 @@ def in_lab(desk: Desk, of_kernel: Saved, state: str) -> Sequence[Locator]:
     notary(data_dir=str(desk.server.data)).sign(file)
     notebook = desk.open(name)
     assert notebook.is_trusted
+    notebook.show_again()
     return [notebook.output(at) for at in range(len(VIEWS) + 1)]
 
 

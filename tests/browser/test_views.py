@@ -140,6 +140,32 @@ def test_page_that_is_reloaded_in_mid_run_shows_the_run_again_and_still_steers_i
         panel.expect_statuses(root="cancelled", _1="cancelled", _2="completed")
 
 
+def test_page_that_is_reloaded_while_a_cell_awaits_the_run_shows_it_when_the_cell_has_ended(
+    desk: Desk,
+) -> None:
+    soon = (
+        "import os; os.environ.pop('PYTEST_CURRENT_TEST', None)\n"
+        "from agentnb.notebook import display; display.WORDS_AFTER_S = 0"
+    )
+    with a_door() as door:
+        notebook = desk.notebook(f"{scripted(HELD, door=door)}\n{soon}", "%%spawn\nDo it.")
+        notebook.run(0)
+        notebook.start(1)
+        door.wait_for_knock()
+        said = "the live view is back when the cell has ended"
+        expect(notebook.output(1).get_by_text(said)).to_be_attached()
+        notebook.save()
+
+        notebook.reload(is_busy=True)
+        words = notebook.output(1).get_by_text(said)
+        expect(words).to_be_visible()
+        door.open()
+
+        notebook.show_again()
+        Panel(notebook.output(1)).expect_statuses(root="completed", _1="completed")
+        expect(words).to_be_hidden()
+
+
 def test_panel_whose_kernel_was_restarted_stands_still_and_says_so(desk: Desk) -> None:
     with a_door() as door:
         notebook = desk.notebook(scripted(HELD, door=door), "%%spawn --bg\nDo it.")

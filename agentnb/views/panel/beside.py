@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from agentnb.views.figures.words import counted
 from agentnb.views.front_end import is_notebook, wanted_display
 from agentnb.views.markdown import text_html
 from agentnb.views.panel.frames import FramePublisher
@@ -21,9 +22,13 @@ from agentnb.views.table import Table
 MEANWHILE = "agentnb-meanwhile"
 """The class of the words in a cell that waits for its run."""
 _LIVE = (
-    "While its kernel runs, `%spawn status` and `run.panel()` show it live: it does not move here."
+    "It does not move here, and a reloaded page keeps it: while its kernel runs, `%spawn status` "
+    "and `run.panel()` show it live."
 )
-_WAITS = "While its kernel runs, the page shows it live once it is reloaded: it does not move here."
+_WAITS = (
+    "It does not move here, and a reloaded page keeps it: there the live view is back when the "
+    "cell has ended. `agentnb.runs()` lists the run, also if its kernel is gone."
+)
 _LOADED = "It had not ended when it was loaded: load it again for what came since."
 
 
@@ -71,7 +76,7 @@ class Beside:
 
     def _tell(self, summary: Summary) -> None:
         as_of = time.localtime(self._publisher.as_of)
-        now = time.strftime("%H:%M %z, %Y-%m-%d", as_of)
+        now = time.strftime("%H:%M:%S %z, %Y-%m-%d", as_of)
         how = _LOADED if self._publisher.done else _WAITS if self._kind == MEANWHILE else _LIVE
         bundle = bundle_of(summary, self._table(), now, how, self._kind)
         self._display_id = show_in_words(bundle, self._display_id)
@@ -92,7 +97,8 @@ def bundle_of(
     status = status_in_words(summary)
     if not summary.done:
         status = f"{status}, as of {now}"
-    line = f"{status}: {agents_in_words(summary)}; {used_in_words(summary)}."
+    asked = f"; {counted(summary.questions, 'question')}" if summary.questions else ""
+    line = f"{status}: {agents_in_words(summary)}{asked}; {used_in_words(summary)}."
     lines = [line] if summary.done else [line, how]
     html = "".join(f"<div>{text_html(each)}</div>" for each in lines)
     if table is not None:

@@ -20,13 +20,13 @@ MOST_SAVED = 1_000
 class Renewal:
     """Tells when a run has changed enough: a page may be saved any time.
 
-    At once when it has its first agent, and when it has ended or is held; soon when a person is
-    asked, or no more; otherwise from time to time.
+    At once when it has its first agent, and when it has ended or is held; soon when there are more
+    or fewer questions to a person; otherwise from time to time.
     """
 
     def __init__(self) -> None:
         self._sent: tuple[AgentStatus | None, bool, bool] | None = None
-        self._asked = False
+        self._asked = 0
         self._begun_s = time.monotonic()
         self._at_s = 0.0
         """When it was sent last, by the clock of `time.monotonic`."""
@@ -34,12 +34,12 @@ class Renewal:
     def is_due(self, summary: Summary) -> bool:
         """Whether to send it with this summary; counts as sent then."""
         state = (summary.status if summary.done else None, summary.is_paused, summary.agents > 0)
-        now_s, asks = time.monotonic(), summary.questions > 0
-        age_s = 0.0 if asks != self._asked else self._at_s - self._begun_s
+        now_s, asked = time.monotonic(), summary.questions
+        age_s = 0.0 if asked != self._asked else self._at_s - self._begun_s
         every_s = min(SAVE_EVERY_S, max(_FIRST_S, age_s))
         if state == self._sent and (summary.done or now_s < self._at_s + every_s):
             return False
-        self._sent, self._at_s, self._asked = state, now_s, asks
+        self._sent, self._at_s, self._asked = state, now_s, asked
         return True
 
 

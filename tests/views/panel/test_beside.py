@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentnb.core.bus import EventBus
-from agentnb.core.events import AgentFailed, RunPaused
+from agentnb.core.events import AgentFailed, QuestionAsked, RunPaused
 from agentnb.core.types import AgentStatus
 from agentnb.testing._outputs import compared
 from agentnb.views.freeze import IN_WORDS, frozen
@@ -62,9 +62,27 @@ def test_running_run_says_when_that_was_and_how_to_see_it_live(page: Page) -> No
     Beside(publisher)
 
     line, how = page.plain.splitlines()
-    assert re.match(r"► running, as of \d\d:\d\d [+-]\d{4}, 20\d\d-\d\d-\d\d: ", line)
+    assert re.match(r"► running, as of \d\d:\d\d:\d\d [+-]\d{4}, 20\d\d-\d\d-\d\d: ", line)
     assert "2 agents: " in line
     assert "%spawn status" in how
+
+
+def test_words_say_how_many_questions_are_open(page: Page) -> None:
+    run = ManualRun().began().called("root", "Hello").spawned("1", "a part")
+    for number in range(2):
+        run.tell(
+            QuestionAsked(
+                agent_id=id_of("1"),
+                question_id=f"q{number}",
+                question="plan",
+                text="So?",
+                options=("go",),
+            )
+        )
+
+    Beside(FramePublisher(run.bus))
+
+    assert "; 2 questions; " in page.plain
 
 
 def test_run_that_was_loaded_while_it_went_on_is_as_of_then(
@@ -78,7 +96,7 @@ def test_run_that_was_loaded_while_it_went_on_is_as_of_then(
     Beside(FramePublisher(loaded))
 
     line, how = page.plain.splitlines()
-    then = time.strftime("%H:%M %z, %Y-%m-%d", time.localtime(1_700_000_000 - 7_200))
+    then = time.strftime("%H:%M:%S %z, %Y-%m-%d", time.localtime(1_700_000_000 - 7_200))
     assert f", as of {then}: " in line
     assert "when it was loaded" in how
 
