@@ -156,9 +156,14 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
     import asyncio
 
     from agentnb.cassette import Cassette
-    from agentnb.testing._lessons import run_lessons, unused_by_all
+    from agentnb.testing._lessons import others_with, run_lessons, unused_by_all
 
     paths, labels = [Path(each) for each in notebooks], Cassette.read(cassette).labels
+    if others := others_with(Path(cassette), paths):
+        raise NotebookError(
+            f"Nothing was removed: {listed([literal(each) for each in others], most=10)} may ask "
+            f"for runs of {literal(cassette)}, too. Give each by `--notebook`."
+        )
     why = "only what is recorded counts here"
     run = run_lessons(paths, "replay", cassette=Path(cassette), only_read=why)
     done = asyncio.run(run)

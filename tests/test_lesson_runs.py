@@ -231,6 +231,10 @@ def test_two_lessons_with_one_cassette_keep_each_others_runs(say: Say, tmp_path:
     assert said.count("asks for '") == 1
     assert "new call" not in said
 
+    before = Path("all.cassette.jsonl").read_bytes()
+    returned, said = say("cassette", "prune", "--notebook", str(one), "all.cassette.jsonl")
+    assert (returned, Path("all.cassette.jsonl").read_bytes()) == (2, before)
+    assert "Nothing was removed: 'b.ipynb' may ask for runs of 'all.cassette.jsonl', too" in said
     both = ["--notebook", str(one), "--notebook", str(two)]
     returned, said = say("cassette", "prune", *both, "all.cassette.jsonl")
 
@@ -310,6 +314,17 @@ def test_lessons_in_several_folders_share_a_cassette(say: Say) -> None:
     assert returned == 0, said
     assert "asks for" not in said
     assert Cassette.read("all.cassette.jsonl").labels == ("first", "second")
+
+
+def test_lesson_whose_cassette_another_names_too_is_not_pruned_alone(say: Say) -> None:
+    own = f'{MODEL}\n_ = agentnb.configure(cassette="all.cassette.jsonl")'
+    path = lesson(LOAD, own, FIRST)
+    say("record", str(path))
+    lesson(LOAD, own, SECOND, name="lakes.ipynb")
+
+    returned, said = say("cassette", "prune", "--notebook", str(path), "all.cassette.jsonl")
+
+    assert (returned, "'lakes.ipynb'" in said) == (2, True), said
 
 
 def test_run_of_another_lesson_that_goes_on_is_not_told_in_this_one(say: Say) -> None:

@@ -95,14 +95,14 @@ _SENTENCE_END = re.compile(
 OpenAI what would be taken behind it."""
 _WORDS = (
     *("message", "msg", "detail", "details", "error", "errors"),
-    *("issues", "metadata", "raw", "reason", "title"),
+    *("issues", "metadata", "raw", "reason", "title", "upstream_error"),
 )
 """Where error bodies have their words, also those of gateways around the words of another server.
 Not read: what they repeat of the request or of a reply."""
 _REPEATED = re.compile(
     rf"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?={_MISTAKE}|$)"""
     r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*"""
-    r"""|\bmessages?=[{\[].*""",
+    r"""|\bmessages?=[{\[].*|(?<=\{'tools': )\[\{.*(?=\}, for model)""",
     re.S,
 )
 """The same within a text, as vLLM, Pydantic, Fireworks, llama.cpp and LiteLLM write mistakes,
@@ -155,11 +155,9 @@ class Complaint:
         return self.status in _TEACHES
 
     @property
-    def is_of_form(self) -> bool:
-        """Whether it may be about the form, not about the reply, the account or the moment."""
-        said = _MODEL.sub("model", " ".join(self.sentences))
-        is_of_reply = any(map(_OF_REPLY.search, _texts(self.body)))
-        return not (is_of_reply or _OF_ACCOUNT.search(said) or _FOR_NOW.search(said))
+    def is_of_reply(self) -> bool:
+        """Whether it is about what the model wrote: the next try may succeed."""
+        return any(map(_OF_REPLY.search, _texts(self.body)))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -339,7 +337,7 @@ _TABLE = (
         r"|\bforc(?:e|ed|es|ing)\b.*\b(?:tool|function)|\b(?:tool|function)s?\b.*\bforced\b",
         rf"{_UNKNOWN}|\binvalid\b|\b(?:must|should) be (?:set to |either )?\W?(?:auto|none)"
         # By servers that know its words alone.
-        r"|\bonly\b.*\bauto\b|\b(?:valid|be|be a|to|to a) string\b|\bunmarshal\b"
+        r"|\b(?:only\b.*|values are\W+)\bauto\b|\b(?:valid|be|be a|to|to a) string\b|\bunmarshal\b"
         r"|\btype mismatch\b|\bexpect(?:s|ed)(?: type:)?(?: a)? string\b",
     ),
     _Row(
@@ -349,7 +347,7 @@ _TABLE = (
         _UNSUPPORTED,
         # A tool's schema, another field beside tools (we send no format).
         unless=rf"{_OTHERWISE}|pattern|schema|\$ref|keyword|duplicate|parallel|image|\btools\["
-        r"|\btrial keys\b|\bjson mode\b|grammar|response.?(?:format|mime)"
+        r"|\bjson mode\b|grammar|response.?(?:format|mime)"
         r"|stream_options|does not support ['\"`][^'\"`]*['\"`] with",
         is_name=False,
     ),
@@ -379,7 +377,7 @@ _TABLE = (
     # Templates of some models have no place for it.
     _Row(
         SYSTEM,
-        r"\bsystem (?:role|message|prompt|instruction)|\bdeveloper (?:role|message|instruction)"
+        r"\bsystem[ _](?:role|message|prompt|instruction)|\bdeveloper (?:role|message|instruction)"
         r"|\brole: system\b|\bonly user\b.*\broles? (?:is|are)\b",
         _UNSUPPORTED,
         unless=rf"{_OTHERWISE}|with the exception|optional|\bonly user\b(?:(?!\bgot\b).)*\bsystem\b"
@@ -421,7 +419,7 @@ _TABLE = (
     _Row(UNSIGNED, _thinking_block("thinking"), unless=_OF_BLOCK),
     _Row(
         CACHE_CONTROL,
-        rf"{_name(CACHE_CONTROL)}|\b(?:cache control|prompt caching)\b",
+        rf"{_name(CACHE_CONTROL)}|\b(?:cache control|cachePoint|prompt caching)\b",
         unless=rf"{_OTHERWISE}|\bempty\b|\bthinking\b|\bttl\b",
     ),
     _Row(
@@ -507,14 +505,14 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
         sent: The parts that were written and that we chose, those to try first before others.
         given: The fields that a person gave: what speaks of them is not for us.
     """
-    if not complaint.is_of_form:
+    if complaint.is_of_reply:
         return form
     # The option `user` has the name of a role.
     persons = [_pattern(_name(name)) for name in given if name != "user"]
     words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
         refused = _MODEL.sub("model", _LIST.sub("", sentence))
-        if _OF_SCHEMA.search(refused):
+        if any(of.search(refused) for of in (_OF_SCHEMA, _OF_ACCOUNT, _FOR_NOW)):
             continue
         is_of_message = _MESSAGE.match(refused) is not None  # a person gives none of its parts
         if not is_of_message and any(name.search(refused) for name in persons):

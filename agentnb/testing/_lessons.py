@@ -220,6 +220,20 @@ def _below(folder: Path) -> Iterator[Path]:
         yield from (Path(root, each) for each in files if each.endswith(".ipynb"))
 
 
+def others_with(cassette: Path, notebooks: Sequence[Path]) -> list[str]:
+    """The notebooks beside some that share a cassette, by the settings file or by their text."""
+    given = {each.resolve() for each in notebooks}
+    if cassette.resolve() in {each.with_suffix(SUFFIX) for each in given}:
+        return []
+    beside = {each for path in given for each in path.parent.glob("*.ipynb")}
+    return [
+        each.name
+        for each in sorted(beside - given)
+        if _named_by_file(each) == cassette.absolute()
+        or cassette.name in each.read_text(encoding="utf-8", errors="replace")
+    ]
+
+
 def unused_by_all(lessons: Sequence[Lesson]) -> list[str]:
     """The labels of a cassette that all notebooks have, for which none of them asks."""
     return [label for label in lessons[0].unused if all(label in each.unused for each in lessons)]

@@ -352,6 +352,45 @@ REFUSED = [
     (TOOLS, "model plan-7b does not support tools"),
     (TOOLS, "Function calling is not supported by account-classifier-v2"),
     (TOOLS, "Tool calling is not supported in this version of llama-server, please upgrade"),
+    # Gateways: their own sentence, a request that is repeated, their names for things.
+    (
+        TOOLS,
+        "Request failed: Bad request (400): model does not support tools.\nPlease retry if you "
+        "think this is a transient or recoverable error.",
+    ),
+    (
+        TOOLS,
+        "litellm.UnsupportedParamsError: together_ai does not support parameters: {'tools': "
+        "[{'type': 'function', 'function': {'name': 'final_answer', 'parameters': {'properties': "
+        "{'plan': {'type': 'string'}}}}}]}, for model=mistralai/Mixtral-8x22B.",
+    ),
+    (
+        UNSIGNED,
+        'All accounts exhausted. Last error: HTTP 400: {"message": "messages.1.content.0: Invalid '
+        '`signature` in `thinking` block"}',
+    ),
+    (
+        UNSIGNED,
+        {
+            "error": {
+                "upstream_error": {
+                    "error": {
+                        "message": "messages.1.content.0: Invalid `signature` in `thinking` block"
+                    }
+                }
+            }
+        },
+    ),
+    (
+        TOOL_CHOICE,
+        {"message": 'Supported tool_choice values are "auto" and "none" currently.'},
+    ),
+    (
+        CACHE_CONTROL,
+        "Malformed input request: #/messages/6/content/0: extraneous key [cachePoint] is not "
+        "permitted, please reformat your input and try again.",
+    ),
+    (SYSTEM, "400 The input system_instruction is not supported."),
     (
         TOOL_CHOICE,
         "This model doesn't support the toolConfig.toolChoice.any field. Remove "
@@ -509,7 +548,6 @@ OTHERS = [
     "Function calling is not available for starter customers",
     "Your quota does not permit tool use",
     "Tool use is not supported for unverified organizations. Please verify your organization.",
-    "Tool use is not available. Please verify your organization.",
     "No endpoints found that support tool use under your data policy",
     "Tool use is not available in your region",
     "Your license does not permit tool use",
