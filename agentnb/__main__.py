@@ -152,7 +152,7 @@ def _prune(notebooks: Sequence[str], file: str) -> str:
 
 
 def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
-    """The runs of a cassette that no cell asks for. Runs the notebooks, which asks no model."""
+    """The runs of a cassette that no cell asks for. Runs the notebooks, without a network."""
     import asyncio
 
     from agentnb.cassette import Cassette

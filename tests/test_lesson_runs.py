@@ -14,7 +14,7 @@ import pytest
 from agentnb.__main__ import main
 from agentnb.cassette import Cassette
 from agentnb.modes import MODE_VARIABLE
-from agentnb.testing._lessons import notebooks_in
+from agentnb.testing._lessons import QUESTION, answer, notebooks_in
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.saved import code, load, notebook, output, save, words
 from tests.pages import code_of
@@ -746,6 +746,16 @@ def test_notebook_in_another_language_is_not_run(say: Say) -> None:
     save(changed, path)
 
     assert "its language is R, not Python" in say("check", str(path))[1]
+
+
+def test_kernel_without_agentnb_says_nothing_of_its_runs() -> None:
+    missing = {"status": "error", "ename": "ModuleNotFoundError", "evalue": "", "traceback": []}
+    said = dict.fromkeys(QUESTION["user_expressions"], missing)
+
+    told = answer({"content": {"user_expressions": said}})
+
+    assert told.keys() == {"asked", "unkept", "new"}
+    assert not any(told.values())
 
 
 def test_saved_error_that_comes_again_is_no_difference(say: Say) -> None:

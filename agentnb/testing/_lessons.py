@@ -404,14 +404,17 @@ QUESTION = {"user_expressions": {"asked": _ASKED, "unkept": _UNKEPT, "new": _NEW
 
 
 def answer(reply: Any) -> dict[str, Any]:
-    """What the kernel said.
+    """What the kernel said; nothing of each where agentnb is not.
 
     Returns:
         `asked`: the labels of the runs by their cassette, without links. `unkept`: the notes on
         what no cassette has. `new`: the number of recorded calls by their cassette.
     """
     said = reply["content"]["user_expressions"]
-    return {name: literal_eval(each["data"]["text/plain"]) for name, each in said.items()}
+    return {
+        name: literal_eval(each["data"]["text/plain"]) if each["status"] == "ok" else {}
+        for name, each in said.items()
+    }
 
 
 def _is_ignored(cell: Any) -> bool:

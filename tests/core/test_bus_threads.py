@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
+from typing import Any
 
 from agentnb.core.bus import EventBus
 from agentnb.core.events import AgentTextDelta, BudgetUpdate, RunFinished, RunStarted
 from agentnb.core.types import AgentStatus
 from tests.support import DEADLINE_S
+
+
+class Waiters(set[Any]):
+    """Tells when one is added."""
+
+    def __init__(self) -> None:
+        self.has_one = threading.Event()
+
+    def add(self, waiter: object) -> None:
+        super().add(waiter)
+        self.has_one.set()
 
 
 def waiting(bus: EventBus, position: int) -> threading.Thread:
@@ -53,11 +64,11 @@ def test_thread_that_gave_up_leaves_nothing_behind() -> None:
 
 def test_thread_that_waits_for_a_change_sleeps_through_text_and_the_budgets_count() -> None:
     bus = EventBus()
+    bus._waiting_for_change = waiters = Waiters()
     thread = threading.Thread(target=bus.wait_for_change, args=(0,), kwargs={"timeout_s": 600})
     thread.start()
-    while not bus._waiting_for_change:
-        time.sleep(0.001)
-    (waiter,) = bus._waiting_for_change
+    assert waiters.has_one.wait(DEADLINE_S)
+    (waiter,) = waiters
 
     bus.publish_text("a", "hello")
     bus.publish(BudgetUpdate(tokens_used=1, budget_total=2, percentage=50.0))
