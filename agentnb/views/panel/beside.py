@@ -14,7 +14,6 @@ from agentnb.views.front_end import is_notebook, wanted_display
 from agentnb.views.markdown import text_html
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.header import agents_in_words, status_in_words, used_in_words
-from agentnb.views.panel.renewal import Renewal
 from agentnb.views.panel.show import show_in_words
 from agentnb.views.panel.wire import Frame, Summary
 from agentnb.views.table import Table
@@ -51,14 +50,13 @@ class Beside:
         kind: str = "",
     ) -> None:
         self._publisher, self._table, self._kind = publisher, table, kind
-        self._renewal = Renewal()
         self._display_id: str | None = None
         if is_notebook() and wanted_display() not in ("widget", "none"):
             publisher.attach(self)
 
     def show(self, frame: Frame) -> None:
         """Show the run as it is now, if enough has changed."""
-        if self._renewal.is_due(frame.summary):
+        if frame.is_kept:
             self._tell(frame.summary)
 
     def read_on(self) -> None:

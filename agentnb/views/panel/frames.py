@@ -28,6 +28,7 @@ from agentnb.views.front_end import shell_at_hand
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import ReceiptOf
+from agentnb.views.panel.renewal import Renewal
 from agentnb.views.panel.viewers import Viewers
 from agentnb.views.panel.wire import AgentRow, Frame, Summary, changed_fields
 
@@ -166,6 +167,7 @@ class FramePublisher:
         self._seq = 0
         self._sent: dict[str, AgentRow] = {}
         self._views: list[View] = []
+        self._renewal = Renewal()
         self._said: list[str] = []
         self._said_shown = self._said
         self._is_trouble_told = self._is_end_told = False
@@ -263,7 +265,7 @@ class FramePublisher:
 
     def whole(self) -> Frame:
         """A full frame with the state of the newest one. Call it under the lock."""
-        return Frame(self._seq, self._sent, self._summary())
+        return Frame(self._seq, self._sent, self._summary(), is_kept=True)
 
     def cost_times(self, factor: float) -> str:
         """The run's cost so far times `factor`, in words; empty if unknown."""
@@ -351,7 +353,8 @@ class FramePublisher:
     def _show(self, changes: Mapping[str, AgentRow]) -> None:
         self._seq += 1
         self._said_shown = self._said
-        frame = Frame(self._seq, changes, self._summary())
+        summary = self._summary()
+        frame = Frame(self._seq, changes, summary, is_kept=self._renewal.is_due(summary))
         self._update_views(lambda view: view.show(frame))
 
     def _update_views(self, update: Callable[[View], None]) -> None:

@@ -44,7 +44,13 @@ class Header(ClosableWidget, Box):
 
 class _Status(HtmlPart):
     def markup(self, summary: Summary) -> str:
-        return status_markup(summary.status, is_paused=summary.is_paused and not summary.done)
+        """The status as a glyph and a word."""
+        glyph, word = _glyph_and_word(summary)
+        return (
+            '<div role="status" class="agentnb-run-status" '
+            'style="line-height:1.6;white-space:nowrap">'
+            f'<span aria-hidden="true">{glyph}</span> <strong>{word}</strong></div>'
+        )
 
 
 class _Facts(HtmlPart):
@@ -56,24 +62,15 @@ class _Facts(HtmlPart):
         return facts_markup(summary)
 
 
-def status_markup(status: AgentStatus, *, is_paused: bool = False) -> str:
-    """A status as a glyph and a word."""
-    glyph, word = _glyph_and_word(status, is_paused=is_paused)
-    return (
-        f'<div role="status" class="agentnb-run-status" '
-        'style="line-height:1.6;white-space:nowrap">'
-        f'<span aria-hidden="true">{glyph}</span> <strong>{word}</strong></div>'
-    )
-
-
 def status_in_words(summary: Summary) -> str:
     """`✓ completed`."""
-    is_paused = summary.is_paused and not summary.done
-    return " ".join(_glyph_and_word(summary.status, is_paused=is_paused))
+    return " ".join(_glyph_and_word(summary))
 
 
-def _glyph_and_word(status: AgentStatus, *, is_paused: bool) -> tuple[str, str]:
-    return (_PAUSED_GLYPH, PAUSED) if is_paused else (GLYPHS[status], str(status))
+def _glyph_and_word(summary: Summary) -> tuple[str, str]:
+    if summary.is_paused and not summary.done:
+        return _PAUSED_GLYPH, PAUSED
+    return GLYPHS[summary.status], str(summary.status)
 
 
 def facts_markup(summary: Summary) -> str:
@@ -126,7 +123,7 @@ class Notices(HtmlPart):
     def show(self, frame: Frame) -> None:
         """Show the newest notices."""
         self.layout.display = "" if frame.summary.notices else "none"
-        self.value = self.markup(frame.summary)
+        super().show(frame)
 
     def markup(self, summary: Summary) -> str:
         """One line per notice, oldest first."""
@@ -148,15 +145,10 @@ class Footer(HtmlPart):
     def markup(self, summary: Summary) -> str:
         """The line, in small letters."""
         kept = self.publisher.kept if self.publisher is not None else None
-        return footer_markup("" if kept is None else kept.footer)
-
-
-def footer_markup(line: str) -> str:
-    """A line below the panel."""
-    return (
-        '<div class="agentnb-footer" style="line-height:1.4;font-size:var(--jp-ui-font-size0,'
-        f'0.83em);overflow-wrap:anywhere">{text(line)}</div>'
-    )
+        return (
+            '<div class="agentnb-footer" style="line-height:1.4;font-size:var(--jp-ui-font-size0,'
+            f'0.83em);overflow-wrap:anywhere">{text("" if kept is None else kept.footer)}</div>'
+        )
 
 
 def notices_markup(notices: Sequence[str]) -> str:

@@ -27,7 +27,7 @@ from agentnb.views.panel.fold import HALF_A_STEP_S
 from agentnb.views.panel.frames import FramePublisher
 from agentnb.views.panel.limits import allowed_total, ceiling, highest_total
 from agentnb.views.panel.module import ENTRY, joined_module, style
-from agentnb.views.panel.renewal import MOST_SAVED, Renewal, left_out
+from agentnb.views.panel.renewal import MOST_SAVED, left_out
 from agentnb.views.panel.rules import MessageRefused
 from agentnb.views.panel.viewers import GONE_AFTER_S
 from agentnb.views.panel.widgets import RunWidget
@@ -41,7 +41,6 @@ from agentnb.views.panel.wire import (
     PageMessage,
     QuestionRow,
     SavedFrame,
-    Summary,
     checked_command,
 )
 
@@ -68,8 +67,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     _css = traitlets.Unicode().tag(sync=True)
     snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._saved_frame())
     """A full frame of at most `MOST_SAVED` agents, made when a front end requests the state. It is
-    all that a notebook saves of the view, since frames are messages; see `_save`. It has no value
-    in Python."""
+    all that a notebook saves of the view, since frames are messages. It has no value in Python."""
     controls = traitlets.Bool(True).tag(sync=True)
     """Whether it can steer the run."""
     notify = traitlets.Bool(False).tag(sync=True)
@@ -82,7 +80,6 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         self._can_answer = can_answer
         self._seq: int | None = None
         self._status: AgentStatus | None = None
-        self._renewal = Renewal()
         self._notices: Sequence[str] = ()
         self._questions: dict[str, QuestionRow] = {}
         """The open questions, by id."""
@@ -122,7 +119,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             self._seq, self._status = frame.seq, status
             if base is not None:  # the first frame is in the snapshot
                 self._say(self._frame(frame, base=base, with_questions=is_new))
-        self._save(frame.summary, is_first=base is None)
+        if frame.is_kept and base is not None:
+            self.send_state("snapshot")
         if frame.summary.notices is not self._notices:
             self._announce(frame.summary.notices, is_first=base is None)
         self.read_on()
@@ -162,11 +160,6 @@ class TreeView(RunWidget, anywidget.AnyWidget):
 
     def _say(self, message: PageMessage) -> None:
         self.send(message)
-
-    def _save(self, summary: Summary, *, is_first: bool) -> None:
-        """Send the snapshot again where its run has changed enough."""
-        if self._renewal.is_due(summary) and not is_first:  # the first is sent with the widget
-            self.send_state("snapshot")
 
     def _full_frame(self) -> FrameMessage:
         with self.publisher.lock:

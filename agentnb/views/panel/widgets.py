@@ -147,7 +147,10 @@ class Markup(Guarded, anywidget.AnyWidget):
 
 
 class HtmlPart(RunWidget, Markup):
-    """Shows our own markup, made from each summary and sent if it changed."""
+    """Shows our own markup, made from each summary and sent if it changed.
+
+    A change is a message; its state, which a notebook saves, is renewed with that of other views.
+    """
 
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
@@ -159,14 +162,21 @@ class HtmlPart(RunWidget, Markup):
 
     def show(self, frame: Frame) -> None:
         """Show a summary: at once if `matters` changed, else once per tick."""
-        summary = frame.summary
+        summary, is_kept = frame.summary, frame.is_kept or frame.summary.done
         matters = self.matters(summary)
-        if matters == self._matters and summary.at_s < self._shown_s + TICK_S:
-            return
-        markup = self.markup(summary)
-        if markup != self.value:
-            self._matters, self._shown_s = matters, summary.at_s
-            self.value = markup
+        if is_kept or matters != self._matters or summary.at_s >= self._shown_s + TICK_S:
+            if (markup := self.markup(summary)) != self.value:
+                self._matters, self._shown_s = matters, summary.at_s
+                self.value = markup
+        if is_kept:
+            self.send_state("value")
+
+    def notify_change(self, change: Any) -> None:
+        """Send new markup as a message: ipywidgets would send it as state."""
+        if change["name"] == "value":
+            self.send({"value": change["new"]})
+        else:
+            super().notify_change(change)
 
     def matters(self, summary: Summary) -> tuple[object, ...]:
         """The values whose changes are shown at once."""
@@ -177,6 +187,7 @@ class HtmlPart(RunWidget, Markup):
             summary.budget_total,
             summary.is_paused,
             summary.questions,
+            summary.notices,
         )
 
     def markup(self, summary: Summary) -> str:

@@ -80,6 +80,8 @@ class Frame:
     """By path, the changed fields; all fields of a new agent."""
     summary: Summary
     """Always complete."""
+    is_kept: bool
+    """Whether what a saved page has of the run is sent again: all its views then agree."""
 
 
 # -- to a page ------------------------------------------------------------------------------------

@@ -2,17 +2,27 @@
 // since a notebook saves it with each part of a panel.
 
 function markup() {
+  let said; // newer than the model's value, which is for saved pages
   return {
+    initialize({ model }) {
+      model.on("msg:custom", (message) => {
+        said = message.value;
+      });
+    },
     render({ model, el }) {
       const shown = document.createElement("div");
       shown.className = "agentnb-markup";
       const show = () => {
-        shown.innerHTML = model.get("value");
+        shown.innerHTML = said ?? model.get("value");
       };
+      model.on("msg:custom", show);
       model.on("change:value", show);
       show();
       el.append(shown);
-      return () => model.off("change:value", show);
+      return () => {
+        model.off("msg:custom", show);
+        model.off("change:value", show);
+      };
     },
   };
 }

@@ -87,6 +87,7 @@ class Stage(FramePublisher, RunControls):  # type: ignore[misc]  # `tell` is the
     # -- its frames -------------------------------------------------------------------------------
 
     def attach(self, view: View) -> None:
+        self._renewal.is_due(self._summary())
         view.show(self.whole())
         self._views.append(view)
 
@@ -98,7 +99,7 @@ class Stage(FramePublisher, RunControls):  # type: ignore[misc]  # `tell` is the
     def stale_frame(self, **changes: Any) -> None:
         """Publish a frame that was made before the run's present state."""
         for view in self._views.copy():
-            view.show(Frame(self._seq, {}, replace(self._own_summary, **changes)))
+            view.show(Frame(self._seq, {}, replace(self._own_summary, **changes), is_kept=False))
 
     def _summary(self) -> Summary:
         return replace(self._own_summary, notices=(*self._own_summary.notices, *self._said))
@@ -120,8 +121,13 @@ class FrontEnd:
 
     def _take(self, data: dict[str, Any], **_: object) -> None:
         if data["method"] == "update":
-            self.messages.append(data["state"])
-            self.state.update(data["state"])
+            self._hear(data["state"])
+        elif "value" in data.get("content", ()):  # new markup, for the page alone
+            self._hear(data["content"])
+
+    def _hear(self, state: dict[str, Any]) -> None:
+        self.messages.append(state)
+        self.state.update(state)
 
     def moves(self, **state: Any) -> None:
         """The user changes it."""

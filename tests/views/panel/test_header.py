@@ -142,7 +142,9 @@ def test_numbers_that_grow_are_sent_at_a_pace_and_the_last_ones_always() -> None
     assert page.messages == []
     stage.frame(tokens_used=5, at_s=5.1, done=True)
 
-    assert len(page.messages) == 1
+    said, saved = page.messages
+    assert said == saved
+    assert "5 of 50,000 tokens" in plain(saved["value"])
 
 
 @pytest.mark.parametrize("status", AgentStatus)

@@ -10,6 +10,7 @@ from ipywidgets import Widget
 from agentnb.core.events import AgentWaiting, QuestionAsked, RunPaused
 from agentnb.views.panel import frames, renewal, tree_view
 from agentnb.views.panel.frames import FramePublisher
+from agentnb.views.panel.header import Header
 from agentnb.views.panel.map_fold import MapShape
 from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
@@ -61,6 +62,11 @@ class Saved(TreeView):
         return self.kept[before:]
 
 
+def parts_of(widget: Widget) -> list[Widget]:
+    below = [each for child in getattr(widget, "children", ()) for each in parts_of(child)]
+    return [widget, *below]
+
+
 @pytest.fixture
 def run() -> ManualRun:
     return ManualRun().began().called("root", "Hello").spawned("1", "a part")
@@ -106,6 +112,51 @@ def test_running_run_is_saved_from_time_to_time(run: ManualRun, saved: Saved, cl
     assert len(kept["agents"]) == 7
     run.spawned("7")
     assert saved.tick() == []
+
+
+def test_all_parts_of_a_panel_are_saved_as_of_one_time(
+    run: ManualRun, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FramePublisher, "_go", lambda _: None)
+    publisher = FramePublisher(run.bus)
+    panel = RunPanel(publisher)
+    (header,) = [each for each in parts_of(panel) if isinstance(each, Header)]
+    (tree,) = [each for each in parts_of(panel) if isinstance(each, TreeView)]
+    facts = header.children[1]
+    sent: list[tuple[Widget, dict[str, Any]]] = []
+
+    def hear(of: Widget) -> None:
+        monkeypatch.setattr(of.comm, "send", lambda data, **_: sent.append((of, data)))
+
+    hear(tree)
+    hear(facts)
+
+    def tick() -> dict[Widget, str]:
+        """Show what is new; what is saved then."""
+        sent.clear()
+        with publisher.lock:
+            publisher._tick()
+        return {of: str(data["state"]) for of, data in sent if data["method"] == "update"}
+
+    run.completed("1")
+    assert tick() == {}
+    assert "1 running, 1 completed" in facts.value
+    assert {of for of, _ in sent} == {tree, facts}, "the page shows it at once"
+
+    clock.now_s += SAVE_EVERY_S
+    run.spawned("2")
+    saved = tick()
+    assert "1 pending, 1 running, 1 completed" in saved[facts]
+    assert ["'2'" in saved[tree], "'completed'" in saved[tree]] == [True, True]
+
+    clock.now_s += 1
+    run.completed("2")
+    assert tick() == {}
+    run.completed("root").ended()
+    saved = tick()
+    assert "3 agents: 3 completed" in saved[facts]
+    assert "running" not in saved[tree]
+    panel.close()
 
 
 def test_run_that_has_just_begun_is_saved_more_often(
@@ -187,11 +238,8 @@ def test_end_between_two_cells_is_sent_again_with_all_parts_of_a_panel(
 
     publisher.show_end()
 
-    def below(widget: Widget) -> list[Widget]:
-        children = [each for child in getattr(widget, "children", ()) for each in below(child)]
-        return [widget, widget.layout, *children]
-
-    assert {each.model_id for child in panel.children for each in below(child)} <= {*sent}
+    parts = [each for child in panel.children for each in parts_of(child)]
+    assert {model.model_id for each in parts for model in (each, each.layout)} <= {*sent}
     panel.close()
 
 
