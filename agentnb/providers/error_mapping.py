@@ -70,9 +70,10 @@ class ErrorMapping:
         status = response.status_code
         named = f" ({self.words(kind)})" if kind else ""
         cut = f" ({response.extensions[CUT]})" if CUT in response.extensions else ""
+        reason = message if isinstance(message, str) and message else _reason_in(body)
         return self._status_error(
             status,
-            f"{self.host} answered {status}{named}{self._why(message or _reason_in(body))}{cut}",
+            f"{self.host} answered {status}{named}{self._why(reason)}{cut}",
             kind=kind,
             status_code=status,
             retry_after_s=_retry_after_s(response.headers),

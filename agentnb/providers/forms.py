@@ -5,10 +5,11 @@ and a refusal of something that we chose is answered by one other form. `_COMPLA
 words count: for a part that was sent, they must name it and say that it is not taken. What a person
 gave is never left out.
 
-- A request's own status (`_TEACHES`) teaches, once the same call succeeds in the other form: for
+- A request's own status (`_OF_FORM`) teaches, once the same call succeeds in the other form: for
   this address and model, for all clients of the process. It is forgotten when the server asks for
   what was left out.
-- A server's error (5xx) teaches nothing. If it names a part, that call alone has one other try.
+- What is refused to an account, or for now, teaches nothing, nor does a server's error (5xx). Each
+  such call is tried in the other form, an error's only where it names a part, and once.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Form:
 
 # -- what a refusal says -----------------------------------------------------------------------
 
-_TEACHES = frozenset((400, 404, 422, 501))
+_OF_FORM = frozenset((400, 404, 422, 501))
 """Statuses by which servers refuse a request's form: routers answer 404 where no model of theirs
 takes it."""
 _LONGEST_TEXT = 4_000
@@ -102,7 +103,8 @@ Not read: what they repeat of the request or of a reply."""
 _REPEATED = re.compile(
     rf"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?={_MISTAKE}|$)"""
     r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*"""
-    r"""|\bmessages?=[{\[].*|(?<=\{'tools': )\[\{.*(?=\}, for model)""",
+    r"""|\bmessages?=[{\[].*|(?<='tools': )\[\{.*?(?=\}, for model|$)"""
+    r"""|(?<=\bValue ').*?(?=' at ')""",
     re.S,
 )
 """The same within a text, as vLLM, Pydantic, Fireworks, llama.cpp and LiteLLM write mistakes,
@@ -114,7 +116,7 @@ _OF_TYPE = re.compile(
 """The type that a part of the request has, which is repeated, too."""
 _OF_SCHEMA = re.compile(
     r"(?i)\binput_schema\b|\b(?:parameters\.|json schema.*['.])properties\b|\bproperties\["
-    r"|\bschema for "
+    r"|\bschema for |\b(?:json|tool) schema(?: is)? not supported\b|\bunrecognized schema\b"
 )
 """In a complaint of what a tool takes, whose names are a person's."""
 _MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
@@ -122,19 +124,17 @@ _OF_REPLY = re.compile(
     r"(tool_use|json_validate)_failed|failed_generation|call validation failed|\bcontent_filter\b"
 )
 """Marks of a refusal of what the model wrote, as Groq sends them with status 400, or was asked."""
-_OF_ACCOUNT = re.compile(
+_NOT_TO_ALL = re.compile(
     r"(?i)(?<![\w/:.-])(?:plan|trial|billing|tier|payment|subscription|quota|licen[sc]e|workspace"
-    r"|admin(?:istrator)?|permissions?|credits?|accounts?|organi[sz]ations?|teams?|project"
-    r"|customers?|regions?|api key|data policy|contact sales|free (?:users?|version)"
-    r"|(?:usage|spending) (?:limit|cap))(?![\w/:-])"
+    r"|admin(?:istrator)?|permissions?|credits?|accounts?(?! exhausted)|organi[sz]ations?|teams?"
+    r"|projects?|customers?|regions?|countr(?:y|ies)|tenants?|balance|data policy|contact sales"
+    r"|(?:this|your)(?: api| virtual)? key|free (?:users?|version)|(?:usage|spending) (?:limit|cap)"
+    r"|overloaded|capacity|per minute|please try again|(?:at the|this) moment|right now"
+    r"|high (?:load|demand)|maintenance|temporar(?:y|ily)"
+    r"|(?:again|retry)\b[\w ]{0,20}\b(?:later|shortly|soon|in a|in \d+))(?![\w/:-])"
 )
-"""What is refused to this person may be taken once they pay or ask. No part of a name: models and
-paths have such words, too."""
-_FOR_NOW = re.compile(
-    r"(?i)\btemporar|\boverloaded\b|\bcapacity\b|\bper minute\b|\bplease retry\b"
-    r"|\b(?:again|retry)\b[\w ]{0,20}\b(?:later|shortly|soon|in a|in \d+)\b"
-)
-"""The same request may be taken later."""
+"""What is refused to a person may be taken once they pay or ask, or later. No part of a name: those
+of models and paths have such words, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,9 @@ class Complaint:
 
     @property
     def teaches(self) -> bool:
-        """Whether it is about the request's form, not a fault of the server."""
-        return self.status in _TEACHES
+        """Whether the same request would be refused to all, and later, too."""
+        said = _MODEL.sub("model", " ".join(self.sentences))
+        return self.status in _OF_FORM and not _NOT_TO_ALL.search(said)
 
     @property
     def is_of_reply(self) -> bool:
@@ -294,7 +295,7 @@ def _name(part: str) -> str:
         return rf"(?<!\w){re.sub('(?<=[a-z])_', '_?', name)}(?!\w)"
     called = (
         r"\b(?:field|param|parameter|argument|property|key|keyword|input|attribute)s?"
-        r"(?: supplied)?:?\s+"
+        r"(?: supplied| for \w+)?:?\s+"
     )
     return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w\[-]|\.\w)|^{name}:)"
 
@@ -512,13 +513,13 @@ def after(form: Form, complaint: Complaint, sent: Iterable[str], given: Iterable
     words = [_pattern(rf"(?<!\w){re.escape(name)}(?!\w)") for name in given]
     for sentence in complaint.sentences:
         refused = _MODEL.sub("model", _LIST.sub("", sentence))
-        if any(of.search(refused) for of in (_OF_SCHEMA, _OF_ACCOUNT, _FOR_NOW)):
+        if _OF_SCHEMA.search(refused):
             continue
         is_of_message = _MESSAGE.match(refused) is not None  # a person gives none of its parts
         if not is_of_message and any(name.search(refused) for name in persons):
             continue
         # By common words a refusal may mean anything: nothing of ours beside a person's option.
-        is_loose = complaint.teaches and not any(word.search(refused) for word in words)
+        is_loose = complaint.status in _OF_FORM and not any(word.search(refused) for word in words)
         for part in sent:
             rows = (row for row in _rows(part) if row.is_name or is_loose)
             if any(_is_meant(row, refused, _LIST.findall(sentence)) for row in rows):
@@ -578,8 +579,7 @@ class LearntForms:
         """Keep what a call changed: other calls may have changed other parts meanwhile."""
         with self._lock:
             form = self._forms.get(key, usual)
-            without = form.without - change.put_back | change.left_out
-            self._forms[key] = Form(without)
+            self._forms[key] = Form(form.without - change.put_back | change.left_out)
 
     def forget(self) -> None:
         """Forget all."""
@@ -635,7 +635,7 @@ class Asking:
             complaint: Why it was refused.
             sent: As of `after`.
         """
-        is_tried = complaint.teaches or (complaint.status >= 500 and self._is_lesson)
+        is_tried = complaint.status in _OF_FORM or (complaint.status >= 500 and self._is_lesson)
         if not is_tried or complaint.fields & self._given:
             return False
         ours = [p for p in sent if not self._given & {p, _NEEDED_BY.get(p, p)}]

@@ -391,12 +391,63 @@ REFUSED = [
         "permitted, please reformat your input and try again.",
     ),
     (SYSTEM, "400 The input system_instruction is not supported."),
+    (TOOLS, "LLM Module: Unknown field for GenerationConfig: tools."),
     (
         TOOL_CHOICE,
         "This model doesn't support the toolConfig.toolChoice.any field. Remove "
         "toolConfig.toolChoice.any and try again.",
     ),
 ]
+
+NOT_TO_ALL = [
+    # Of an account.
+    (TOOLS, "Tool use requests are not permitted to exceed 10 per minute"),
+    (TOOLS, "There is no available capacity for tool calling, please retry"),
+    (TOOLS, "Tool calling is not available for accounts without a payment method"),
+    (TOOLS, "Function calling is not enabled on the Hobby plan"),
+    (TOOLS, "Trial keys cannot use tools, please use a production key"),
+    (TOOLS, "Tool calling disabled: billing not set up"),
+    (TOOLS, "The requested model is not available for tool use on your plan"),
+    (TOOLS, "Access to tool calling is not available on the free tier. Please upgrade."),
+    (TOOLS, "`tools` is not supported on the free plan"),
+    (TOOL_CHOICE, "tool_choice is not available on your current plan, please upgrade"),
+    (SYSTEM, "System prompts are not available on the free tier"),
+    (STREAM_OPTIONS, "stream_options is not available on the free tier"),
+    (TOOLS, "Tool calling is not available for free users"),
+    (TOOLS, "Tool calling is not enabled for this workspace"),
+    (TOOLS, "Tool calling is not enabled for your project. Contact sales@example.com"),
+    (TOOLS, "This API key is not allowed to use tools"),
+    (TOOLS, "Function calling is not available for starter customers"),
+    (TOOLS, "Your quota does not permit tool use"),
+    (
+        TOOLS,
+        "Tool use is not supported for unverified organizations. Please verify your organization.",
+    ),
+    (TOOLS, "No endpoints found that support tool use under your data policy"),
+    (TOOLS, "Tool use is not available in your region"),
+    (TOOLS, "Your license does not permit tool use"),
+    (TOOLS, "Tool use is disabled by your administrator"),
+    (TOOLS, "Tool use is not allowed: insufficient permissions"),
+    (TOOLS, "Tool use is temporarily unavailable for this model, please try again later"),
+    (TOOLS, "The model is overloaded: function calling is currently unavailable. Try again later."),
+    (TOOLS, "`tools` cannot be used now, retry in 20 seconds"),
+    (TOOLS, "Function calling is not enabled for your organization"),
+    # In a sentence beside, or without a full stop.
+    (TOOLS, "You are on the free plan. `tools` is not supported."),
+    (TOOL_CHOICE, "Your trial has ended.\ntool_choice cannot be used."),
+    (TOOLS, {"title": "Upgrade your plan", "detail": "`tools` is not supported"}),
+    (TOOLS, "Tool use is not available. Please try again later."),
+    (TOOLS, "The service is overloaded. Tools are not available."),
+    (TOOLS, "Function calling is currently unavailable, please try again"),
+    (TOOLS, "Tools are not available at the moment"),
+    (TOOLS, "Tool calling is disabled due to high load"),
+    (TOOLS, "Tool calling is disabled during maintenance"),
+    (TOOLS, "Tool use is not available: insufficient balance"),
+    (TOOLS, "Tool calling is not allowed for this virtual key"),
+    (TOOLS, "Tool calling is not available in your country"),
+    (CACHE_CONTROL, "Prompt caching is not enabled for this project"),
+]
+"""What is refused to an account, or for now."""
 
 UNION = [
     ("SystemMessage", "role", "Input should be 'system'"),
@@ -416,16 +467,10 @@ OTHERS = [
     "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64",
     "Invalid 'messages[3].content': string too long. Expected a string with maximum length "
     "1048576, but got a string with length 1200345 instead.",
-    # A call's arguments, what was asked, the account, and a server that is full.
+    # A call's arguments, and what was asked.
     "tool call validation failed: parameters for tool final_answer did not match schema: errors: "
     "[additionalProperties 'system' not allowed]",
     {"message": "Invalid prompt: system message blocked: not allowed", "code": "content_filter"},
-    "Tool use requests are not permitted to exceed 10 per minute",
-    "There is no available capacity for tool calling, please retry",
-    "Tool calling is not available for accounts without a payment method",
-    "Function calling is not enabled on the Hobby plan",
-    "Trial keys cannot use tools, please use a production key",
-    "Tool calling disabled: billing not set up",
     "Invalid request: tools.function.parameters is not a valid moonshot flavored json schema, "
     "details: <At path 'properties.system': type is not supported>",
     # Formats that a person asked for, by words and not by the names of their fields.
@@ -447,9 +492,17 @@ OTHERS = [
     "unknown field `seed`, expected one of `model`, `max_tokens`, `tools`, `tool_choice`",
     "openai does not support parameters: ['seed'], supported ones are 'tools', 'tool_choice'",
     # Another part of the request.
+    openai(
+        "Error from provider: Upstream request failed: [unsupported_tool_schema] The tool schema "
+        "is not supported (unsupported_keyword).",
+        param="tools",
+    ),
+    "JSON Schema not supported: could not understand the instance `{'title': 'Tools'}`.",
+    'JSON schema conversion failed:\nUnrecognized schema: {"system":"tools not supported"}',
+    "1 validation error detected: Value 'The system prompt is not supported.' at 'messages.1."
+    "member.content' failed to satisfy constraint: Member must have length less than 9",
     "Tool schema uses unsupported keyword `pattern` in tools",
     "Unsupported value: 'reasoning_effort' does not support 'minimal' with tools",
-    "The requested model is not available for tool use on your plan",
     "messages[0].content: null byte (\\u0000) is not allowed",
     "messages.0.content.0.text: Input should be a valid string",
     "Request signature is invalid or expired",
@@ -535,27 +588,6 @@ OTHERS = [
     "max_tokens: 64000 is not supported by this model",
     "This model only supports max_tokens <= 4096",
     "'max_tokens' must not be set to 0",
-    "Access to tool calling is not available on the free tier. Please upgrade.",
-    # Any part, where it is the account, or the moment.
-    "`tools` is not supported on the free plan",
-    "tool_choice is not available on your current plan, please upgrade",
-    "System prompts are not available on the free tier",
-    "stream_options is not available on the free tier",
-    "Tool calling is not available for free users",
-    "Tool calling is not enabled for this workspace",
-    "Tool calling is not enabled for your project. Contact sales@example.com",
-    "This API key is not allowed to use tools",
-    "Function calling is not available for starter customers",
-    "Your quota does not permit tool use",
-    "Tool use is not supported for unverified organizations. Please verify your organization.",
-    "No endpoints found that support tool use under your data policy",
-    "Tool use is not available in your region",
-    "Your license does not permit tool use",
-    "Tool use is disabled by your administrator",
-    "Tool use is not allowed: insufficient permissions",
-    "Tool use is temporarily unavailable for this model, please try again later",
-    "The model is overloaded: function calling is currently unavailable. Try again later.",
-    "`tools` cannot be used now, retry in 20 seconds",
     # Of what a person's type has.
     "Invalid schema for function 'final_answer': In context=('properties', 'tools'), 'oneOf' is "
     "not permitted.",
@@ -585,7 +617,6 @@ OTHERS = [
     # The model, the account, the network.
     "The requested model 'org/Llama-function-calling-v3' is not supported by any provider",
     "model `qwen3-tools` is not supported",
-    "Function calling is not enabled for your organization",
     "This model requires a paid account",
     "The model `tool-llama` does not exist",
     "model: kimi-k2-thinking",
@@ -601,7 +632,19 @@ OTHERS = [
 
 @pytest.mark.parametrize(("part", "said"), REFUSED)
 def test_refusal_of_a_part_that_was_sent_leaves_it_out(part: str, said: object) -> None:
-    assert after(Form(), Complaint(400, said), PARTS) == Form().leaving_out(part)
+    complaint = Complaint(400, said)
+    assert after(Form(), complaint, PARTS) == Form().leaving_out(part)
+    assert complaint.teaches
+
+
+@pytest.mark.parametrize(("part", "said"), NOT_TO_ALL)
+def test_refusal_to_an_account_or_for_now_holds_for_one_call(part: str, said: object) -> None:
+    calls = [Asking(("home", "m"), Form(), {}) for _ in range(2)]
+    for asking in calls:
+        assert asking.form == Form()
+        assert asking.try_another(Complaint(400, said), PARTS)
+        assert asking.form == Form().leaving_out(part)
+        asking.succeeded()
 
 
 @pytest.mark.parametrize(("part", "said"), REFUSED)
@@ -1079,6 +1122,20 @@ async def test_servers_error_that_names_a_part_is_answered_once_and_teaches_noth
         await ask(dialect, TYPED, TYPED)
 
         assert forced(server) == [True, False, True, False]
+
+
+async def test_refusal_for_now_costs_a_request_and_nothing_is_learnt(
+    monkeypatch: pytest.MonkeyPatch, dialect: str
+) -> None:
+    passing = Reply(status=400, message="Tool use is not available. Please try again later.")
+    replies = [passing, Reply(text='{"value": "x"}')]
+
+    with serving(monkeypatch, lambda body: replies.pop(0) if replies else answer(body)) as server:
+        end = await ask(dialect, TYPED, TYPED)
+
+        assert with_tools(server) == [True, False, True]
+        assert forced(server)[-1]
+        assert end is not None
 
 
 async def test_second_error_of_a_server_in_one_call_is_not_answered(

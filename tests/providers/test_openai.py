@@ -577,6 +577,11 @@ async def test_status_decides_the_kind_of_error_and_the_sdk_does_not_try_again(
             b'{"error":{"issues":[{"path":["m", 0],"message":"Not that"}]}}',
             ": m.0: Not that. Check",
         ),
+        (
+            b'{"object":"error","message":{"detail":[{"loc":["body","n"],"msg":"not permitted"}]}}',
+            ": n: not permitted. Check",
+        ),
+        (b'{"message":[{"loc":["body","n"],"msg":"not permitted"}]}', ": n: not permitted. Check"),
         (b'{"error": {"message": 5, "code": [1]}}', " ([1]) without saying why. Check"),
     ],
 )
