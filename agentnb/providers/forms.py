@@ -104,7 +104,7 @@ _REPEATED = re.compile(
     rf"""\\*['"](?:input|failed_generation)\\*['"]\s*:.*?(?={_MISTAKE}|$)"""
     r"""|\binput_value=.*?(?=, input_type=|$)|, value: ['"{\[].*|; (?:messages|tools) = .*"""
     r"""|\bmessages?=[{\[].*|(?<='tools': )\[\{.*?(?=\}, for model|$)"""
-    r"""|(?<=\bValue ').*?(?=' at ')""",
+    r"""|(?:(?<=detected: Value ')|(?<=; Value ')).*?(?=' at '|$)""",
     re.S,
 )
 """The same within a text, as vLLM, Pydantic, Fireworks, llama.cpp and LiteLLM write mistakes,
@@ -116,7 +116,7 @@ _OF_TYPE = re.compile(
 """The type that a part of the request has, which is repeated, too."""
 _OF_SCHEMA = re.compile(
     r"(?i)\binput_schema\b|\b(?:parameters\.|json schema.*['.])properties\b|\bproperties\["
-    r"|\bschema for |\b(?:json|tool) schema(?: is)? not supported\b|\bunrecognized schema\b"
+    r"|\bschema for |\b(?:json|tool) schemas?(?: is| are)? not supported\b|\bunrecognized schema\b"
 )
 """In a complaint of what a tool takes, whose names are a person's."""
 _MESSAGE = re.compile(r"\bmessages[.\[](\d{1,6})\b")
@@ -128,10 +128,10 @@ _NOT_TO_ALL = re.compile(
     r"(?i)(?<![\w/:.-])(?:plan|trial|billing|tier|payment|subscription|quota|licen[sc]e|workspace"
     r"|admin(?:istrator)?|permissions?|credits?|accounts?(?! exhausted)|organi[sz]ations?|teams?"
     r"|projects?|customers?|regions?|countr(?:y|ies)|tenants?|balance|data policy|contact sales"
-    r"|(?:this|your)(?: api| virtual)? key|free (?:users?|version)|(?:usage|spending) (?:limit|cap)"
+    r"|api keys?|(?:your|virtual) key|free (?:users?|version)|(?:usage|spending) (?:limit|cap)"
     r"|overloaded|capacity|per minute|please try again|(?:at the|this) moment|right now"
     r"|high (?:load|demand)|maintenance|temporar(?:y|ily)"
-    r"|(?:again|retry)\b[\w ]{0,20}\b(?:later|shortly|soon|in a|in \d+))(?![\w/:-])"
+    r"|(?:again|retry)\b[\w ]{0,20}\b(?:later|shortly|soon|in a|in \d+))(?![\w/-]|:\w)"
 )
 """What is refused to a person may be taken once they pay or ask, or later. No part of a name: those
 of models and paths have such words, too."""
@@ -295,7 +295,7 @@ def _name(part: str) -> str:
         return rf"(?<!\w){re.sub('(?<=[a-z])_', '_?', name)}(?!\w)"
     called = (
         r"\b(?:field|param|parameter|argument|property|key|keyword|input|attribute)s?"
-        r"(?: supplied| for \w+)?:?\s+"
+        r"(?: supplied|(?<=field) for \w+)?:?\s+"
     )
     return rf"(?:(?:[.\]'\"`]|{called}){name}(?![\w\[-]|\.\w)|^{name}:)"
 

@@ -392,6 +392,8 @@ REFUSED = [
     ),
     (SYSTEM, "400 The input system_instruction is not supported."),
     (TOOLS, "LLM Module: Unknown field for GenerationConfig: tools."),
+    (TOOL_CHOICE, "Value 'tool_choice' is not supported. Allowed: 'x' at 'y'"),
+    (STREAM_OPTIONS, "'stream_options': this key is not allowed"),
     (
         TOOL_CHOICE,
         "This model doesn't support the toolConfig.toolChoice.any field. Remove "
@@ -444,6 +446,9 @@ NOT_TO_ALL = [
     (TOOLS, "Tool calling is disabled during maintenance"),
     (TOOLS, "Tool use is not available: insufficient balance"),
     (TOOLS, "Tool calling is not allowed for this virtual key"),
+    (TOOLS, "Tool use is not allowed for the API key abc"),
+    (TOOLS, "Free tier: tools are not supported"),
+    (TOOLS, "Your plan: function calling is not supported"),
     (TOOLS, "Tool calling is not available in your country"),
     (CACHE_CONTROL, "Prompt caching is not enabled for this project"),
 ]
@@ -501,6 +506,12 @@ OTHERS = [
     'JSON schema conversion failed:\nUnrecognized schema: {"system":"tools not supported"}',
     "1 validation error detected: Value 'The system prompt is not supported.' at 'messages.1."
     "member.content' failed to satisfy constraint: Member must have length less than 9",
+    f"1 validation error detected: Value '{'The system prompt is not supported. ' * 200}' at 'm'",
+    "2 validation errors detected: Value '' at 'messages.1.name' failed to satisfy constraint: "
+    "Member must not be null; Value 'Tools are not supported.' at 'messages.1' failed to satisfy",
+    "Unknown parameter for look: system",
+    "Invalid argument for final_answer: tools",
+    openai("Tool schemas are not supported.", param="tools"),
     "Tool schema uses unsupported keyword `pattern` in tools",
     "Unsupported value: 'reasoning_effort' does not support 'minimal' with tools",
     "messages[0].content: null byte (\\u0000) is not allowed",
