@@ -165,11 +165,6 @@ class Complaint:
         """Its sentences, each with the field and the code that its server names."""
         return tuple(islice(_sentences(self.body), _MOST_SENTENCES))
 
-    @property
-    def fields(self) -> frozenset[str]:
-        """The request's own fields that are named as such."""
-        return frozenset(_fields(self.body))
-
 
 def _texts(said: object, depth: int = 0) -> Iterator[str]:
     """All keys and short texts, for marks that may stand anywhere."""
@@ -205,6 +200,7 @@ def _sentences(said: object, place: str = "", code: str = "", depth: int = 0) ->
 
 
 def _fields(said: object, depth: int = 0) -> Iterator[str]:
+    """The request's own fields that are named as such."""
     if isinstance(said, list) and depth < 5:
         for value in said:
             yield from _fields(value, depth + 1)
@@ -624,9 +620,7 @@ class Asking:
             self.form = self.form.leaving_out(part)
         if TOOL_CHOICE in given:
             self.form = self.form.putting_back(TOOLS)
-        self._known = self.form
-        self._tried = {self.form}
-        self._is_lesson = True
+        self._known, self._tried, self._is_lesson = self.form, {self.form}, True
 
     def try_another(self, complaint: Complaint, sent: Iterable[str]) -> bool:
         """Whether the request is to be sent again, in the form that `form` is now.
@@ -636,7 +630,7 @@ class Asking:
             sent: As of `after`.
         """
         is_tried = complaint.status in _OF_FORM or (complaint.status >= 500 and self._is_lesson)
-        if not is_tried or complaint.fields & self._given:
+        if not is_tried or self._given.intersection(_fields(complaint.body)):
             return False
         ours = [p for p in sent if not self._given & {p, _NEEDED_BY.get(p, p)}]
         other = after(self.form, complaint, ours, self._given)
@@ -708,11 +702,9 @@ class RefusedThinking:
             replace(
                 message,
                 content=tuple(
-                    [
-                        block
-                        for block in message.content
-                        if not (_is_sent(block) and _mark(begin, block) in marks)
-                    ]
+                    block
+                    for block in message.content
+                    if not (_is_sent(block) and _mark(begin, block) in marks)
                 ),
             )
             for message in request.messages

@@ -54,6 +54,17 @@ test("a message is shown in all views, also in one that opens later", () => {
   assert.equal(open().words(), "newer");
 });
 
+test("a value that comes later shows what a lost message had", () => {
+  const { open, message, state } = page("saved");
+  const view = open();
+
+  message("running");
+  state("completed");
+  assert.equal(view.words(), "completed");
+  message("newer");
+  assert.equal(view.words(), "newer");
+});
+
 test("a message of nothing leaves nothing", () => {
   const { open, message } = page("saved");
   const view = open();

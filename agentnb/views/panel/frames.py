@@ -168,6 +168,8 @@ class FramePublisher:
         self._sent: dict[str, AgentRow] = {}
         self._views: list[View] = []
         self._renewal = Renewal()
+        self._newest: Summary
+        """That of the newest frame, once there is a view."""
         self._said: list[str] = []
         self._said_shown = self._said
         self._is_trouble_told = self._is_end_told = False
@@ -195,10 +197,18 @@ class FramePublisher:
     # -- views ------------------------------------------------------------------------------------
 
     def attach(self, view: View) -> None:
-        """Show a view a full frame, and from now on the changes."""
+        """Show a view a full frame, and from now on the changes.
+
+        The frame is the newest that other views have: what a page saves of them has to agree.
+        """
         with self.lock:
-            self._tick()
-            view.show(self.whole())
+            if not self._views:
+                self._tick()
+                self._renewal, self._newest = Renewal(), self._summary()
+                self._renewal.is_due(self._newest)
+            elif not self._renewal.is_newest:
+                self._renewal = Renewal()  # others have saved an older one: the next is for all
+            view.show(Frame(self._seq, self._sent, self._newest, is_kept=True))
             self._views.append(view)
             _attached.add(self)
             if self._thread is None and not self.done:
@@ -353,8 +363,8 @@ class FramePublisher:
     def _show(self, changes: Mapping[str, AgentRow]) -> None:
         self._seq += 1
         self._said_shown = self._said
-        summary = self._summary()
-        frame = Frame(self._seq, changes, summary, is_kept=self._renewal.is_due(summary))
+        self._newest = self._summary()
+        frame = Frame(self._seq, changes, self._newest, self._renewal.is_due(self._newest))
         self._update_views(lambda view: view.show(frame))
 
     def _update_views(self, update: Callable[[View], None]) -> None:

@@ -127,7 +127,7 @@ class Notices(HtmlPart):
 
     def markup(self, summary: Summary) -> str:
         """One line per notice, oldest first."""
-        return notices_markup(summary.notices)
+        return notices_markup(summary.notices) if summary.notices else ""
 
 
 class Footer(HtmlPart):

@@ -28,6 +28,8 @@ class Renewal:
         self._sent: tuple[AgentStatus | None, bool, bool] | None = None
         self._asked = 0
         self._begun_s = time.monotonic()
+        self.is_newest = False
+        """Whether what was sent is as of the newest summary."""
         self._at_s = 0.0
         """When it was sent last, by the clock of `time.monotonic`."""
 
@@ -37,10 +39,10 @@ class Renewal:
         now_s, asked = time.monotonic(), summary.questions
         age_s = 0.0 if asked != self._asked else self._at_s - self._begun_s
         every_s = min(SAVE_EVERY_S, max(_FIRST_S, age_s))
-        if state == self._sent and (summary.done or now_s < self._at_s + every_s):
-            return False
-        self._sent, self._at_s, self._asked = state, now_s, asked
-        return True
+        self.is_newest = state != self._sent or (not summary.done and now_s >= self._at_s + every_s)
+        if self.is_newest:
+            self._sent, self._at_s, self._asked = state, now_s, asked
+        return self.is_newest
 
 
 def left_out(what: str, statuses: Iterable[str]) -> str:

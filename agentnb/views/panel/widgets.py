@@ -172,7 +172,7 @@ class HtmlPart(RunWidget, Markup):
             self.send_state("value")
 
     def notify_change(self, change: Any) -> None:
-        """Send new markup as a message: ipywidgets would send it as state."""
+        """Send new markup as a message: ipywidgets would send it as state. Nothing observes it."""
         if change["name"] == "value":
             self.send({"value": change["new"]})
         else:

@@ -2,11 +2,14 @@
 // since a notebook saves it with each part of a panel.
 
 function markup() {
-  let said; // newer than the model's value, which is for saved pages
+  let said; // newer than the model's value, which is what a page saves
   return {
     initialize({ model }) {
       model.on("msg:custom", (message) => {
         said = message.value;
+      });
+      model.on("change:value", () => {
+        said = undefined; // it is sent after its message, or again
       });
     },
     render({ model, el }) {

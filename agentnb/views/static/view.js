@@ -24,7 +24,6 @@ const KERNEL_GONE = " The kernel is gone.";
 const NO_ANSWER = " No kernel answers.";
 const NO_REPLAY = "The kernel is gone, and the replay with it: this is the run's end.";
 const SAVED = "No kernel answers: this is the run as the page was saved.";
-const OLDER = "What is below may be up to 30 seconds older than the counts above.";
 const NOT_SAVED =
   "No kernel answers, and an agent's text is not saved in the page: the run's record has it.";
 
@@ -383,7 +382,7 @@ export class View {
     this.#how = how;
     if (this.#connection.store.still) this.#tell(this.#loaded(how));
     else if (how === null) this.#notice.replaceChildren();
-    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : this.#savedInMidRun(how));
+    else if (!how.wasAlive) this.#tell(how.wasDone ? SAVED : `${SAVED} It is ${this.#asOf(how)}.`);
     else if (how.isSilent) this.#tell(`${SILENT}${this.#standsAsOf(how)}`);
     else if (!how.wasDone) this.#tell(`${GONE}${this.#standsAsOf(how)}`);
     this.#markStill();
@@ -407,12 +406,6 @@ export class View {
     const at = dayAndTime(new Date(this.#connection.store.still * 1000));
     const kernel = how === null ? "" : how.wasAlive && !how.isSilent ? KERNEL_GONE : NO_ANSWER;
     return `${LOADED}, ${at}: ${LOAD_AGAIN}${kernel}`;
-  }
-
-  // The panel's counts are saved with each change, the view from time to time.
-  #savedInMidRun(how) {
-    const line = `${SAVED} It is ${this.#asOf(how)}.`;
-    return this.element.closest(".agentnb-panel") ? `${line} ${OLDER}` : line;
   }
 
   // In a panel the header says it.

@@ -87,7 +87,8 @@ class Stage(FramePublisher, RunControls):  # type: ignore[misc]  # `tell` is the
     # -- its frames -------------------------------------------------------------------------------
 
     def attach(self, view: View) -> None:
-        self._renewal.is_due(self._summary())
+        self._newest = self._summary()
+        self._renewal.is_due(self._newest)
         view.show(self.whole())
         self._views.append(view)
 

@@ -159,6 +159,52 @@ def test_all_parts_of_a_panel_are_saved_as_of_one_time(
     panel.close()
 
 
+def test_parts_of_a_panel_begin_with_one_frame_whatever_happens_meanwhile(
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FramePublisher, "_go", lambda _: None)
+    attach, numbers = FramePublisher.attach, iter(range(2, 100))
+
+    def busy(publisher: FramePublisher, view: Any) -> None:
+        attach(publisher, view)
+        run.spawned(str(next(numbers)))
+
+    monkeypatch.setattr(FramePublisher, "attach", busy)
+    opened: dict[Widget, dict[str, Any]] = {}
+    opening = Widget.open
+
+    def heard(widget: Widget) -> None:
+        opening(widget)
+        opened[widget] = widget.get_state()
+
+    monkeypatch.setattr(Widget, "open", heard)
+    panel = RunPanel(FramePublisher(run.bus))
+
+    (header,) = [each for each in parts_of(panel) if isinstance(each, Header)]
+    (tree,) = [each for each in parts_of(panel) if isinstance(each, TreeView)]
+    assert next(numbers) > 5, "some began meanwhile"
+    assert "2 agents: 1 pending, 1 running" in header.children[1].value
+    assert [row["path"] for row in opened[tree]["snapshot"]["agents"]] == ["root", "1"]
+    panel.close()
+
+
+def test_view_that_comes_later_is_saved_as_of_the_same_time_as_the_first(
+    run: ManualRun, saved: Saved
+) -> None:
+    run.spawned("2")
+    assert saved.tick() == []
+    assert len(saved.publisher.whole().rows) == 3
+
+    later = TreeView(saved.publisher)
+    run.spawned("3")
+    (kept,) = saved.tick()
+
+    assert [row["path"] for row in kept["agents"]] == ["root", "1", "2", "3"]
+    run.spawned("4")
+    assert saved.tick() == []
+    later.close()
+
+
 def test_run_that_has_just_begun_is_saved_more_often(
     run: ManualRun, saved: Saved, clock: Clock
 ) -> None:
