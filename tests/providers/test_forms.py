@@ -650,8 +650,8 @@ def test_refusal_of_a_part_that_was_sent_leaves_it_out(part: str, said: object) 
 
 @pytest.mark.parametrize(("part", "said"), NOT_TO_ALL)
 def test_refusal_to_an_account_or_for_now_holds_for_one_call(part: str, said: object) -> None:
-    calls = [Asking(("home", "m"), Form(), {}) for _ in range(2)]
-    for asking in calls:
+    for _ in range(2):
+        asking = Asking(("home", "m"), Form(), {})
         assert asking.form == Form()
         assert asking.try_another(Complaint(400, said), PARTS)
         assert asking.form == Form().leaving_out(part)
