@@ -341,9 +341,15 @@ class TextDelta:
 _set_text = TextDelta.__dict__["text"].__set__
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ThinkingDelta:
     text: str
+
+    def __init__(self, text: str) -> None:  # see `TextDelta`
+        _set_thought(self, text)
+
+
+_set_thought = ThinkingDelta.__dict__["text"].__set__
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ complete only after the API's own end mark.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -287,25 +287,16 @@ class ReplyReader:
         self._undecided: _Part | None = None
         """A tool call without input: the next event shows whether it is whole or was cut."""
 
-    def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
+    def read(self, data: Mapping[str, Any]) -> Sequence[StreamEvent]:
         """Translate one event; events and deltas of unknown types give nothing.
 
         Raises:
             BadReply: The event has the wrong shape, or came at the wrong place.
         """
-        if data["type"] != "content_block_delta":
-            return self._checked(data)
         try:
-            # Nearly all events are deltas, so do not create a generator for each.
-            return self._part(data).grow(data["delta"])
-        except BadReply:
-            raise
-        except WRONG_SHAPE:
-            raise BadReply("an event of the wrong shape") from None
-
-    def _checked(self, data: Mapping[str, Any]) -> Iterator[StreamEvent]:
-        try:
-            yield from self._read(data)
+            if data["type"] == "content_block_delta":  # nearly all events
+                return self._part(data).grow(data["delta"])
+            return [*self._read(data)]
         except BadReply:
             raise
         except WRONG_SHAPE:
@@ -360,16 +351,11 @@ class ReplyReader:
             self._server.signs = True
         calls = [part for part in parts if part.kind == "tool_use"]
         has_answer = any(not isinstance(block, ThinkingBlock) for block in blocks)
-        model = self._request.model
-        note = checked(
-            self._reason,
-            self._server,
-            model,
-            has_company=self._has_company(),
-            has_answer=has_answer,
-        )
-        notes = [note]
-        notes.append(left_out([name for part in parts for name in part.others.dropped]))
+        model, beside = self._request.model, self._has_company()
+        notes = [
+            checked(self._reason, self._server, model, has_company=beside, has_answer=has_answer),
+            left_out([name for part in parts for name in part.others.dropped]),
+        ]
         reason = our_word(self._reason, has_calls=bool(calls))
         if reason not in CUT and any(part.call is None for part in calls):
             raise BadReply("a tool call without an end")

@@ -66,6 +66,7 @@ class KeptFields:
     def __init__(self, known: frozenset[str], *, has_pieces: bool = True) -> None:
         self._known, self._has_pieces = known, has_pieces
         self._fields: dict[str, Any] = {}
+        self._run: _Run | None = None
         self._room = MOST_IN_EVENT
         """Characters that are left."""
         self._parts = MOST_PARTS
@@ -75,14 +76,21 @@ class KeptFields:
 
     def keep(self, raw: Mapping[str, Any]) -> None:
         """Add one piece of the object. What is null is left out."""
-        if self._known.issuperset(raw):
-            return
-        for name, value in raw.items():
-            if name in self._known or value is None:
-                continue
-            self._fields[name] = self._joined(name, self._fields.get(name), value)
-            if self._room < 0 or self._parts < 0:
-                self._fields[name] = self._drop(name)
+        if not self._known.issuperset(raw):
+            for name, value in raw.items():
+                if name not in self._known:
+                    self.add(name, value)
+
+    def add(self, name: str, value: Any) -> None:
+        """Add one piece of a field that is not known; null is none."""
+        run = self._run
+        if run is not None and run.name == name and (size := run.takes(value)) >= 0:
+            self._room -= size
+        else:
+            whole = self._fields[name] = self._joined(name, self._fields.get(name), value)
+            self._run = _run_of(name, whole, value) if self._has_pieces else None
+        if self._room < 0 or self._parts < 0:
+            self._fields[name] = self._drop(name)
 
     def whole(self) -> dict[str, Any]:
         """The fields with their whole values."""
@@ -111,7 +119,7 @@ class KeptFields:
         return old
 
     def _drop(self, name: str) -> object:
-        self.dropped[name] = None
+        self.dropped[name] = self._run = None
         return _DROPPED
 
     def _merge(self, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -139,26 +147,7 @@ class KeptFields:
         self._extend(items, new)
         return items
 
-    def _grows(self, last: Any, new: Any) -> bool:
-        """Add a piece that has only further text for the last entry: nearly all do."""
-        if type(last) is not dict or type(new) is not dict or new.get("index") is None:
-            return False
-        grown = []
-        for key, value in new.items():
-            before = last.get(key)
-            if type(before) is _Text and type(value) is str and key in _TEXTS:
-                grown.append((before, value))
-            elif key not in _WHOLE or before != value:
-                return False
-        if _has_ended(last, new):
-            return False
-        for text, more in grown:
-            self._room -= text.grow(more, may_repeat=True)
-        return True
-
     def _extend(self, items: list[Any], piece: list[Any]) -> None:
-        if self._has_pieces and len(piece) == 1 and items and self._grows(items[-1], piece[0]):
-            return
         for at, new in enumerate(piece):
             is_entry = self._has_pieces and type(new) is dict
             last = _continued(items, new) if is_entry and (not at or _only_grows(new)) else None
@@ -172,22 +161,59 @@ class _Text:
     """A text in pieces: joined once, however many there are."""
 
     def __init__(self, piece: str) -> None:
-        self._pieces = [piece]
+        self.pieces = [piece]
         self._repeats = 0
         """How often the first piece came again, while nothing else came."""
 
     def grow(self, piece: str, *, may_repeat: bool) -> int:
         """Add a piece, and return how many characters that takes."""
-        if not may_repeat and self._repeats >= 0 and piece == self._pieces[0]:
+        if not may_repeat and self._repeats >= 0 and piece == self.pieces[0]:
             self._repeats += 1
             return 0
-        before = self._pieces[:1] * max(self._repeats, 0)
+        before = self.pieces[:1] * max(self._repeats, 0)
         self._repeats = -1
-        self._pieces += [*before, piece]
+        self.pieces += [*before, piece]
         return len(piece) + sum(map(len, before))
 
     def __str__(self) -> str:
-        return "".join(self._pieces)
+        return "".join(self.pieces)
+
+
+class _Run:
+    """Pieces of a list that differ in the further text of its last entry, and in nothing else.
+
+    Nearly all do: one comparison tells it.
+    """
+
+    __slots__ = ("_add", "_entry", "_key", "_piece", "name")
+
+    def __init__(self, name: str, entry: dict[str, Any], key: str, grows: _Text) -> None:
+        self.name, self._entry, self._key = name, {**entry}, key
+        self._piece, self._add = [self._entry], grows.pieces.append
+
+    def takes(self, piece: Any) -> int:
+        """Add a piece's text, and return its length; -1 for a piece of another kind."""
+        try:
+            self._entry[self._key] = text = piece[0][self._key]
+        except (LookupError, TypeError):
+            return -1
+        if type(text) is not str or piece != self._piece:
+            return -1
+        self._add(text)
+        return len(text)
+
+
+def _run_of(name: str, items: Any, piece: Any) -> _Run | None:
+    """The run that a piece begins, which was added to a list."""
+    match piece:
+        case [{"index": int()} as new] if type(items) is list and type(last := items[-1]) is dict:
+            said = {key: value for key, value in new.items() if value not in (None, "")}
+            grown = [key for key in said if key not in _WHOLE]
+            is_same = all(last.get(key) == said[key] for key in said if key not in grown)
+            grows = last.get(grown[0]) if is_same and len(grown) == 1 else None
+            if type(grows) is _Text and grown[0] in _TEXTS:
+                return _Run(name, new, grown[0], grows)
+    return None
 
 
 def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ malformed arguments is, so that the model can retry.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise, zip_longest
 from typing import Any
 
@@ -319,40 +319,40 @@ class ReplyReader:
         self._usage: dict[str, int] = {}
         self._reported: Usage | None = None
 
-    def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
+    def read(self, data: Mapping[str, Any]) -> Sequence[StreamEvent]:
         """Translate one chunk; unknown fields are kept for the message.
 
         Raises:
             BadReply: The chunk has the wrong shape, or came at the wrong place.
         """
-        try:
-            return self._read(data)
-        except BadReply:
-            raise
-        except WRONG_SHAPE:
-            raise BadReply("an event of the wrong shape") from None
-
-    def _read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
         if data is _DONE:
             if not self._has_begun:
                 raise BadReply("the end of a reply that had not begun")
             self.is_complete = self.is_whole = True
             return ()
         events: list[StreamEvent] = []
-        if (usage := data.get("usage")) is not None:
-            events += self._count(usage)
-        # A chunk with only usage has no choices: an empty list, or null.
-        for choice in data.get("choices") or ():
-            if not choice.get("index"):  # others were not asked for
-                self._has_begun = True
-                events += self._grow(choice.get("delta") or self._message_in(choice))
-                if (reason := choice.get("finish_reason")) and (reason := said(reason)):
-                    self.is_whole = True
-                    if not self._has_refused:  # a refusal ends with `stop`, as an answer does
-                        self._reason = reason
-                    if filters := choice.get("content_filter_results"):
-                        self._filters = _filters_in(filters)
+        try:
+            if (usage := data.get("usage")) is not None:
+                events += self._count(usage)
+            # A chunk with only usage has no choices: an empty list, or null.
+            for choice in data.get("choices") or ():
+                if not choice.get("index"):  # others were not asked for
+                    self._has_begun = True
+                    events += self._grow(choice.get("delta") or self._message_in(choice))
+                    if (reason := choice.get("finish_reason")) and (reason := said(reason)):
+                        self._end(reason, choice)
+        except BadReply:
+            raise
+        except WRONG_SHAPE:
+            raise BadReply("an event of the wrong shape") from None
         return events
+
+    def _end(self, reason: str, choice: Mapping[str, Any]) -> None:
+        self.is_whole = True
+        if not self._has_refused:  # a refusal ends with `stop`, as an answer does
+            self._reason = reason
+        if filters := choice.get("content_filter_results"):
+            self._filters = _filters_in(filters)
 
     def _message_in(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
         """The whole message of a stream that is only feigned.
@@ -374,7 +374,7 @@ class ReplyReader:
                 self._thinking_field = self._thinking_field or name
                 return (ThinkingDelta(self._thinking.keep(text)),)
             if name not in _READ_FIELDS:
-                self._others.keep(delta)
+                self._others.add(name, text)
                 return ()
         return self._grow_any(delta)
 
@@ -400,9 +400,7 @@ class ReplyReader:
         if calls := delta.get("tool_calls"):
             for piece in [calls] if isinstance(calls, Mapping) else calls:  # some send one alone
                 yield from self._calls.grow(piece)
-        elif function := delta.get(
-            "function_call"
-        ):  # the legacy form: one call, without index and id
+        elif function := delta.get("function_call"):  # the legacy form: one call, without its id
             yield from self._calls.grow({"function": function})
 
     def _grow_parts(self, content: Iterable[Any]) -> Iterator[StreamEvent]:
@@ -446,17 +444,13 @@ class ReplyReader:
             return None
         text, thinking = str(self._text), str(self._thinking)
         has_answer, model = bool(text or self._called), self._request.model
-        note = checked(
-            self._reason,
-            self._server,
-            model,
-            has_company=self._has_company(),
-            has_answer=has_answer,
-        )
-        notes = [note]
+        beside, server = self._has_company(), self._server
         kept = self._others, self._thoughts, *self._parts.values()
         dropped = [name for each in kept for name in each.dropped]
-        notes.append(left_out([*dropped, *self._calls.dropped, *self._unkept]))
+        notes = [
+            checked(self._reason, server, model, has_company=beside, has_answer=has_answer),
+            left_out([*dropped, *self._calls.dropped, *self._unkept]),
+        ]
         blocks: list[Block] = []
         if thinking:
             field = self._thinking_field

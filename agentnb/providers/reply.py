@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,7 +50,7 @@ class Reader(Protocol):
     is_whole: bool
     """Whether the whole message has arrived; a usage count may follow."""
 
-    def read(self, data: Mapping[str, Any]) -> Iterable[StreamEvent]:
+    def read(self, data: Mapping[str, Any]) -> Sequence[StreamEvent]:
         """Translate one event.
 
         Raises:
@@ -158,7 +158,7 @@ class ReplyStream:
 
     def last_events(self) -> Iterator[StreamEvent]:
         """The last events, when the stream has ended."""
-        yield from self._split.told_apart(self._reader.finish())
+        yield from self._split.told_apart([*self._reader.finish()])
         if (stopped := self._reader.stopped()) is not None:
             yield from self._split.end(stopped.reason)
             stopped = self._split.stopped(stopped)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -105,8 +105,16 @@ class ThinkingFilter:
         self._size = 0
         """Characters of the text that are no answer: thinking, its tags and blanks."""
 
-    def told_apart(self, events: Iterable[StreamEvent]) -> Iterator[StreamEvent]:
+    def told_apart(self, events: Sequence[StreamEvent]) -> Iterable[StreamEvent]:
         """The events, with the thinking in the text as thinking."""
+        if self._split is not None and len(events) == 1 and type(event := events[0]) is TextDelta:
+            if self._split.is_within(event.text):
+                self._size += len(event.text)
+                self._thought.append(event.text)
+                return (ThinkingDelta(event.text),)
+        return self._told_apart(events) if events else ()
+
+    def _told_apart(self, events: Sequence[StreamEvent]) -> Iterator[StreamEvent]:
         for event in events:
             if self.is_done:
                 yield event
@@ -117,11 +125,6 @@ class ThinkingFilter:
                         yield event
                         continue
                     self._split = _Split(self._request, self._server)
-                elif self._split.is_within(event.text):
-                    self._size += len(event.text)
-                    self._thought.append(event.text)
-                    yield ThinkingDelta(event.text)
-                    continue
                 self._size += len(event.text)
                 yield from self._pieces(self._split.feed(event.text))
                 self.is_done = self._split.is_text

@@ -68,7 +68,7 @@ def reading(wire: Any, datas: list[str]) -> Callable[[], object]:
         for data in datas:
             found = reader.read(wire.event_in(data))
             events.extend(found if split.is_done else split.told_apart(found))
-        events.extend(split.told_apart(reader.finish()))
+        events.extend(split.told_apart([*reader.finish()]))
         stopped = reader.stopped()
         events.extend(split.end(stopped.reason))
         return split.stopped(stopped)

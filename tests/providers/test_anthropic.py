@@ -280,7 +280,9 @@ async def test_blocks_and_fields_that_are_not_known_go_back_as_they_came(
     hits = [{"type": "web_search_result", "encrypted_content": each} for each in ("En", "Em")]
     found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": hits}
     said = {"type": "text", "text": "Hi", "citations": None}
+    quotes: list[dict[str, Any]]
     quotes = [{"type": "char_location", "cited_text": each} for each in "xyx"]
+    quotes += [{"type": "passage", "index": 0, "text": each} for each in "xyx"]
     cited = [{"type": "citations_delta", "citation": quote} for quote in quotes]
     folded = {"type": "compaction", "content": "so "}
     more = {"type": "compaction_delta", "content": "far"}

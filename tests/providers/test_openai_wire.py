@@ -1301,6 +1301,30 @@ def test_entry_that_only_grows_has_a_limit() -> None:
     assert end.note.endswith(": 'reasoning_details'.")
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        *({**THOUGHT, "text": text} for text in ("a", "", None, 1)),
+        {**THOUGHT, "text": []},
+        *({**THOUGHT, "text": "a", "index": index} for index in (1, None, "0")),
+        *({**THOUGHT, "text": "a", "signature": signature} for signature in ("s", "", None)),
+        *({**THOUGHT, "text": "a", "id": own_id} for own_id in ("i", "", None)),
+        *({**THOUGHT, name: "x"} for name in ("more", "signature", "summary", "arguments")),
+        {**THOUGHT, "text": "a", "more": ["x"]},
+        SEALED,
+        None,
+        ["x"],
+    ],
+    ids=str,
+)
+def test_pieces_in_a_row_are_joined_as_those_with_others_between_them(other: Any) -> None:
+    a, b = ({**THOUGHT, "text": text} for text in "ab")
+    pieces = [details(each) for each in (a, a, b, other, other, other, a, b, other, a, a)]
+    pieces += [choice({"others": [a]}), choice({"others": [a]}), details(a), details(a, a)]
+    apart = [each for piece in pieces for each in (piece, choice({"mark": 1}))]
+    assert {**kept(*pieces), "mark": 1} == kept(*apart)
+
+
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
     mark = "x" * (MOST_IN_EVENT // 2 + 1)
     pieces = [

@@ -81,7 +81,7 @@ def heard(
     for delta, reason in deltas:
         chunk = {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
         events += split.told_apart(reader.read(event_in(json.dumps(chunk))))
-    events += split.told_apart(reader.finish())
+    events += split.told_apart([*reader.finish()])
     if (stopped := reader.stopped()) is not None:
         events += split.end(stopped.reason)
         events.append(split.stopped(stopped))
@@ -324,7 +324,7 @@ def test_reply_full_of_quoted_tags_is_read_in_linear_time() -> None:
     split = ThinkingFilter(HELLO, Server(thinks_in_text={"m"}))
 
     begun = time.perf_counter()
-    assert list(split.told_apart(map(TextDelta, pieces))) == []
+    assert list(split.told_apart([*map(TextDelta, pieces)])) == []
     assert list(split.end("end_turn")) == [TextDelta(said)]
     assert time.perf_counter() - begun < 5, "many times that, when each tag looks at all that came"
 
@@ -365,9 +365,9 @@ def test_held_reply_is_told_apart_alike_wherever_the_pieces_are_cut(
 def test_answer_of_a_held_reply_streams_as_soon_as_its_thinking_has_ended() -> None:
     split = ThinkingFilter(HELLO, Server(thinks_in_text={"m"}))
 
-    before = split.told_apart(map(TextDelta, ["I close </think> it.", "\n</th", "ink>", " "]))
+    before = split.told_apart([*map(TextDelta, ["I close </think> it.", "\n</th", "ink>", " "])])
     assert list(before) == [], "this may be the answer"
-    events = split.told_apart(map(TextDelta, ["\n", "\nPar", "is"]))
+    events = split.told_apart([*map(TextDelta, ["\n", "\nPar", "is"])])
     assert list(events) == [
         ThinkingDelta("I close </think> it.\n"),
         TextDelta("Par"),
