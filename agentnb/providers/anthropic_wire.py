@@ -347,10 +347,11 @@ class ReplyReader:
             return None
         parts, home = self._parts.values(), self._server.home
         blocks = [block for part in parts if (block := part.block(home)) is not None]
-        if any(isinstance(block, ThinkingBlock) and block.signature for block in blocks):
+        thoughts = [block for block in blocks if isinstance(block, ThinkingBlock)]
+        if any(thought.signature for thought in thoughts):
             self._server.signs = True
         calls = [part for part in parts if part.kind == "tool_use"]
-        has_answer = any(not isinstance(block, ThinkingBlock) for block in blocks)
+        has_answer = len(thoughts) < len(blocks)
         model, beside = self._request.model, self._has_company()
         notes = [
             checked(self._reason, self._server, model, has_company=beside, has_answer=has_answer),
@@ -521,15 +522,14 @@ class _Part:
     def block(self, home: str) -> Block | None:
         """The block to send back in the next request; `None` for one that cannot be sent."""
         text = str(self.content)
-        as_block = {home: {**self.others.whole(), **_AS_BLOCK}}
         match self.kind:
             case "text":
                 return TextBlock(text, self.extra(home)) if text else None
-            case "thinking":
-                return ThinkingBlock(text, self.signature, extra=as_block)
-            case "redacted_thinking":
-                data = as_text(self.start["data"])
-                return ThinkingBlock("", redacted_data=data, extra=as_block)
+            case "thinking" | "redacted_thinking" as kind:
+                extra = {home: {**self.others.whole(), **_AS_BLOCK}}
+                if kind == "thinking":
+                    return ThinkingBlock(text, self.signature, extra=extra)
+                return ThinkingBlock("", redacted_data=as_text(self.start["data"]), extra=extra)
             case "tool_use":
                 return self.call and replace(self.call, extra=self.extra(home))
             case str(kind) if not self.others.dropped:
