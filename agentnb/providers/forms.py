@@ -233,9 +233,10 @@ _UNSUPPORTED = (
 )
 _UNKNOWN = (
     rf"\bun(?:known|recogni[sz]ed|expected)|\bextra\b|extra_forbidden|{_UNSUPPORTED}"
-    r"|\billegal\b|\binvalid (?:field|property|parameter|argument|key|attribute)\b"
-    r"|\bremove\b|\b(?:should|must) not be (?:a|in|set|sent|given|provided|included|present|used"
-    r"|specified)\b|\b(?:response|output|read)[- ]only\b"
+    r"|\billegal\b|\badditional property\b|\bnot (?:defined in|part of) (?:the |this )?schema\b"
+    r"|\b(?:invalid|not an? (?:known|valid)) (?:field|property|parameter|argument|key|attribute)\b"
+    r"|\bremove\b|\b(?:should|must) not (?:exist\b|have additional\b|be (?:a|in|set|sent|given"
+    r"|provided|included|present|used|specified)\b)|\b(?:response|output|read)[- ]only\b"
     r"|\b(?:does|did) not match any (?:of|variant)\b"
 )
 """Of a field that is named as one."""

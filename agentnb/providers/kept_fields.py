@@ -82,8 +82,8 @@ class KeptFields:
                     self.add(name, value)
 
     def add(self, name: str, value: Any) -> None:
-        """Add one piece of a field that is not known; null is none."""
-        run = self._run
+        """Add one piece of a field that is not known. Null is none."""
+        left, run = (self._room, self._parts), self._run
         if run is not None and run.name == name and (size := run.takes(value)) >= 0:
             self._room -= size
         else:
@@ -91,6 +91,7 @@ class KeptFields:
             self._run = _run_of(name, whole, value) if self._has_pieces else None
         if self._room < 0 or self._parts < 0:
             self._fields[name] = self._drop(name)
+            self._room, self._parts = left
 
     def whole(self) -> dict[str, Any]:
         """The fields with their whole values."""
@@ -233,10 +234,8 @@ def _continued(items: list[Any], new: dict[str, Any]) -> dict[str, Any] | None:
         return None
     if _is_signed(last) or (_is_signed(_summary(last)) and _summary(new).get("text")):
         return None
-    for name in _TELLS_APART:
-        if last.get(name) and new.get(name) and str(last[name]) != str(new[name]):
-            return None
-    return last
+    both = [name for name in _TELLS_APART if last.get(name) and new.get(name)]
+    return None if any(str(last[name]) != str(new[name]) for name in both) else last
 
 
 def _is_signed(entry: dict[str, Any]) -> bool:

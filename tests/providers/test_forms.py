@@ -224,6 +224,13 @@ REFUSED = [
     (STREAM_OPTIONS, "unrecognized field: stream_options"),
     (STREAM_OPTIONS, "body.stream_options: Extra inputs are not permitted"),
     (STREAM_OPTIONS, "'include_usage' is not allowed"),
+    (STREAM_OPTIONS, {"message": ["property stream_options should not exist"], "statusCode": 400}),
+    (STREAM_OPTIONS, "stream_options is not a known field"),
+    (STREAM_OPTIONS, "'stream_options' is not a valid parameter"),
+    (STREAM_OPTIONS, "Property stream_options not defined in schema"),
+    (STREAM_OPTIONS, "stream_options: this field is not part of the schema"),
+    (STREAM_OPTIONS, "additional property 'stream_options' found"),
+    (STREAM_OPTIONS, "body/stream_options must NOT have additional properties"),
     (
         STREAM_OPTIONS,
         "[{'type': 'extra_forbidden', 'loc': ('body', 'stream_options'), 'msg': 'Extra inputs are "
@@ -495,6 +502,12 @@ OTHERS = [
     openai("Generated JSON has tools that are not supported.", code="json_validate_failed"),
     # A list of what would be taken.
     "unknown field `seed`, expected one of `model`, `max_tokens`, `tools`, `tool_choice`",
+    "property seed should not exist; tools, tool_choice and stream_options are read",
+    "'mark_2' is not a valid parameter",
+    "messages/0 must NOT have additional properties",
+    "tools[0].function: additional property 'strict' found",
+    "tool_choice: the function 'answer' is not defined in tools",
+    "max_tokens is not a valid integer",
     "openai does not support parameters: ['seed'], supported ones are 'tools', 'tool_choice'",
     # Another part of the request.
     openai(

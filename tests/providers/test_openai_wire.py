@@ -1290,6 +1290,29 @@ def test_unknown_fields_have_a_limit(fields: dict[str, Any]) -> None:
     assert f": '{next(iter(fields))}'." in end.note
 
 
+@pytest.mark.parametrize(
+    "images",
+    [[{"url": "x" * (MOST_IN_EVENT // 2)}], [{}] * (MOST_PARTS // 2)],
+    ids=["bytes", "parts"],
+)
+def test_field_that_passes_the_limit_takes_no_other_with_it(images: list[object]) -> None:
+    seal = {"reasoning_opaque": "A", "reasoning_details": [{**THOUGHT, "text": "Hm."}], "n": 1}
+    large = {"images": images}
+    nothing: dict[str, Any] = {
+        "reasoning_opaque": None,
+        "reasoning_details": [],
+        "n": 2,
+        "web": None,
+    }
+    chunks = [choice(each) for each in (seal, large, large, large, nothing, {"late": [1]})]
+    assert kept(*chunks) == {**seal, "n": 2, "late": [1]}
+
+    _, reader = read(*chunks, STOP)
+    end = reader.stopped()
+    assert end is not None
+    assert end.note.endswith(": 'images'.")
+
+
 def test_entry_that_only_grows_has_a_limit() -> None:
     piece = details({**THOUGHT, "text": "x" * (MOST_IN_EVENT // 8)})
     chunks = [choice({"small": [1]}), *[piece] * 9]
