@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -1346,6 +1347,19 @@ def test_pieces_in_a_row_are_joined_as_those_with_others_between_them(other: Any
     pieces += [choice({"others": [a]}), choice({"others": [a]}), details(a), details(a, a)]
     apart = [each for piece in pieces for each in (piece, choice({"mark": 1}))]
     assert {**kept(*pieces), "mark": 1} == kept(*apart)
+
+
+def test_what_comes_of_a_dropped_field_is_not_held() -> None:
+    reader = ReplyReader(HELLO)
+    tracemalloc.start()
+    try:
+        for _ in range(30):
+            reader.read(details({**THOUGHT, "text": "x" * (MOST_IN_EVENT // 4)}))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert held_bytes < 2 * MOST_IN_EVENT
 
 
 def test_unknown_fields_of_a_call_have_a_limit() -> None:
