@@ -13,14 +13,7 @@ from agentnb.core.errors import CannotRecover
 from agentnb.core.events import LimitReached
 from agentnb.core.money import TOKENS, money_text, share_in_words
 from agentnb.core.past import Past, spent_in
-from agentnb.core.records import (
-    FINISHED,
-    CallRecord,
-    OrderRecord,
-    RunHead,
-    RunJournal,
-    ToolCallRecord,
-)
+from agentnb.core.records import FINISHED, CallRecord, RunHead, RunJournal, ToolCallRecord
 from agentnb.core.shown import Shown, counted, listed
 from agentnb.core.text import literal
 from agentnb.core.types import MOST, Usage
@@ -183,7 +176,8 @@ def _check_total(budget: int, journal: RunJournal, *, is_over: bool) -> None:
     unit = journal.head.unit
     if isinstance(budget, bool) or not isinstance(budget, int) or not 0 < budget <= MOST:
         raise ValueError(f"`budget` must be a whole number of tokens, not {literal(budget)}.")
-    spent, totals = spent_in(journal), [each.value for each in journal.orders if _is_total(each)]
+    spent = spent_in(journal)
+    totals = [each.value for each in journal.orders if each.kind == "budget"]
     total = [journal.head.budget_total, *totals][-1]
     least = 1 + (max(spent, total) if is_over else spent)
     words = f"the run has spent {share_in_words(spent, total, unit)}"
@@ -193,10 +187,6 @@ def _check_total(budget: int, journal: RunJournal, *, is_over: bool) -> None:
     if budget < least:
         shown = f"{least:,}" if unit == TOKENS else money_text(least)
         raise ValueError(f"`budget` must be at least {shown}: {words}.")
-
-
-def _is_total(order: OrderRecord) -> bool:
-    return order.kind == "budget"
 
 
 def receipt_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from agentnb.core.text import literal
@@ -40,6 +41,12 @@ def is_interactive() -> bool:
 def is_notebook() -> bool:
     """Whether it runs in a kernel, whose front end shows widgets."""
     return hasattr(shell_at_hand(), "kernel")
+
+
+def after_each_cell(function: Callable[..., object]) -> None:
+    """Call `function` before each cell is idle, never in a script. Once more does nothing."""
+    if (shell := shell_at_hand()) is not None:
+        shell.events.register("post_run_cell", function)
 
 
 def shell_at_hand() -> Any:

@@ -73,11 +73,7 @@ def answer_html(markdown: str) -> str:
 
 def text_html(text: str) -> str:
     """Plain text as HTML that shows every character, `$` included."""
-    return _DELIMITER.sub(_in_span, escapeHtml(visible_text(text)))
-
-
-def _in_span(found: re.Match[str]) -> str:
-    return f"<span>{found[0]}</span>"
+    return _DELIMITER.sub(r"<span>\g<0></span>", escapeHtml(visible_text(text)))
 
 
 def _beginning(markdown: str) -> str:

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from nbclient import NotebookClient
 
-from agentnb.views.freeze import IN_WORDS
+from agentnb.views.freeze import IN_WORDS, LIVE_VIEW
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.kernel import DEADLINE_S
 from tests.notebook.saved import code, notebook
 
 SETUP = """\
 %load_ext agentnb
-import agentnb, asyncio, json
+import agentnb, asyncio, json, threading
 from agentnb.core.errors import InvalidRequest
 from agentnb.testing import Reply, ScriptedProvider, spawn, task_of
 
-begun = asyncio.Event()
+begun, released = asyncio.Event(), threading.Event()
 loop = asyncio.get_running_loop()
 
 async def hold():
@@ -34,13 +34,16 @@ def answer(request):
     task, asked = task_of(request), request.messages[0].text
     if task == "held":
         return Reply("half", pause=hold)
+    if task == "slow":
+        return Reply("late", pause=lambda: asyncio.to_thread(released.wait))
     if task != "root":
         return f"done: {task}"
     if len(request.messages) > 1:
         return "Both."
     if "failed" in asked:
         return Reply("", error=InvalidRequest("out of order"))
-    return spawn("a", "held" if "held" in asked else "b")
+    held = ["slow", "held"] if "slow" in asked else ["held"] if "held" in asked else ["b"]
+    return spawn("a", *held)
 
 session = agentnb.configure(provider=ScriptedProvider(answer))"""
 CELLS = {
@@ -63,6 +66,19 @@ await begun.wait()  # its state is saved as the panel is made
 display(open_run.panel())""",
     "in bg": "%%spawn --name in-bg --bg -o bg\nin bg",
     "wait": "await bg",
+    "polled": "%%spawn --name polled --bg -o polled\nThis is polled.",
+    "poll": "while not polled.done:\n    await asyncio.sleep(0.01)",
+    "closed": """\
+closed = bg.panel()
+display(closed)
+closed.close()""",
+    "going": "%%spawn --name going --bg -o going\nOne is slow, one is held.",
+    "second": """\
+going.panel()""",
+    "more": """\
+released.set()
+while [row["status"] for row in going.to_records()].count("completed") < 2:
+    await asyncio.sleep(0.01)""",
     "records": """\
 runs = {info.name: session.load(info.id) for info in session.runs()}
 print(json.dumps({
@@ -108,6 +124,11 @@ class Page:
         (header,) = [text for text in texts if "agentnb-run-status" in text]
         return header
 
+    def is_shown(self, cell: str) -> bool:
+        """Whether a cell has a live view, which may have been taken back."""
+        views = [o for o in self._cells[cell].outputs if o.get("metadata") == LIVE_VIEW]
+        return any(o.data for o in views)
+
     def words(self, cell: str) -> str:
         """What stands beside a cell's live view, for a page that shows none."""
         (said,) = [o.data["text/plain"] for o in self._outputs_in_words(cell)]
@@ -139,7 +160,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> P
     return Page(saved)
 
 
-@pytest.mark.parametrize("cell", ["done", "failed", "cancelled", "in bg"])
+@pytest.mark.parametrize("cell", ["done", "failed", "cancelled", "in bg", "polled"])
 def test_saved_tree_is_that_of_the_record(page: Page, cell: str) -> None:
     frame, record = page.frame(cell), page.records[cell.replace(" ", "-")]
 
@@ -149,7 +170,7 @@ def test_saved_tree_is_that_of_the_record(page: Page, cell: str) -> None:
     assert page.buttons(cell) == [False, False]
 
 
-@pytest.mark.parametrize("cell", ["cancelled", "in bg", "map", "open"])
+@pytest.mark.parametrize("cell", ["cancelled", "in bg", "polled", "map", "open"])
 def test_words_beside_a_view_are_those_of_the_record(page: Page, cell: str) -> None:
     record = page.records[cell.replace(" ", "-")]
     begun = [status for status in record["agents"].values() if status != "skipped"]
@@ -176,6 +197,24 @@ def test_run_that_goes_on_is_saved_as_it_was(page: Page) -> None:
 
     assert (frame["done"], frame["status"]) == (False, "running")
     assert frame["made"] > 1_700_000_000
+
+
+@pytest.mark.parametrize("cell", ["going", "second"])
+def test_views_of_a_run_that_goes_on_are_saved_as_of_the_end_of_the_last_cell(
+    page: Page, cell: str
+) -> None:
+    """What a thread sends between two cells is lost, so that a state may be lost in part."""
+    frame, record = page.frame(cell), page.records["going"]
+
+    assert {row["path"]: row["status"] for row in frame["agents"]} == record["agents"]
+    counts = "4 agents: 2 running, 2 completed"
+    assert counts in page.words(cell)
+    assert any(counts in str(model.get("value")) for model in page.view(cell))
+
+
+def test_closed_view_is_not_saved(page: Page) -> None:
+    assert page.is_shown("in bg")
+    assert not page.is_shown("closed")
 
 
 def test_cell_that_ends_the_notebook_is_saved_with_its_end(page: Page) -> None:

@@ -13,7 +13,7 @@ from agentnb.core.shown import Bundle
 from agentnb.views.boards.publisher import BoardPublisher
 from agentnb.views.boards.source import BoardSource
 from agentnb.views.boards.wire import BoardMessage, checked_command
-from agentnb.views.front_end import shell_at_hand
+from agentnb.views.front_end import after_each_cell
 from agentnb.views.panel.comm import hear
 from agentnb.views.panel.module import joined_module, style
 from agentnb.views.panel.show import show_beside, show_live
@@ -66,8 +66,7 @@ class BoardView(ClosableWidget, anywidget.AnyWidget):
         show_live(self)
         show_beside(self._table())
         _displayed.add(self)
-        if (shell := shell_at_hand()) is not None:
-            shell.events.register("post_run_cell", _catch_up)  # does nothing the second time
+        after_each_cell(_catch_up)
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""

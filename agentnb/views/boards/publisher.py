@@ -100,7 +100,7 @@ class BoardPublisher:
         rest = frame["rows"][MOST_SAVED:]
         if rest:
             what = counted(len(rest), "more row")
-            frame["left_out"] = left_out(what, (_words(row["status"]) for row in rest))
+            frame["left_out"] = left_out(what, (row["status"].replace("_", " ") for row in rest))
             frame["rows"] = frame["rows"][:MOST_SAVED]
             frame["order"] = [row["id"] for row in frame["rows"]]
         return frame
@@ -263,10 +263,6 @@ class BoardPublisher:
                 pause_s = max(POLL_S, _SHARE * (time.monotonic() - begun_s))
                 if self._trouble:
                     pause_s = max(pause_s, _PAUSE_IN_TROUBLE_S)
-
-
-def _words(status: str) -> str:
-    return status.replace("_", " ")
 
 
 def changed_rows(rows: Sequence[Row], before: Mapping[str, Row], *, seq: int) -> RowsMessage | None:

@@ -340,9 +340,8 @@ class BudgetNumber(_BudgetControl, VBox):
         self._said_at = self._pending.shown
         # Show the element before its text: an alert is announced when it appears.
         self.line.layout.display = "" if line else "none"
-        self.line.value = f'<div role="{role}" style="line-height:1.4">{text(line)}</div>' * bool(
-            line
-        )
+        shown = f'<div role="{role}" style="line-height:1.4">{text(line)}</div>'
+        self.line.value = shown if line else ""
 
     def _rest(self, is_disabled: bool) -> None:
         self.field.disabled = is_disabled

@@ -24,12 +24,12 @@ from agentnb.core.bus import EventBus
 from agentnb.core.reading import interrupted_ends
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
-from agentnb.views.front_end import shell_at_hand
+from agentnb.views.front_end import after_each_cell, shell_at_hand
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
 from agentnb.views.panel.history import ReceiptOf
 from agentnb.views.panel.renewal import Renewal
-from agentnb.views.panel.viewers import Viewers
+from agentnb.views.panel.viewers import Viewers, was_any_shown
 from agentnb.views.panel.wire import AgentRow, Frame, Summary, changed_fields
 
 FRAME_S = 0.15
@@ -57,16 +57,23 @@ def interrupt_open() -> None:
     with suppress(Exception):  # other kernels than ipykernel's send in other ways
         # A large message would need a thread of pyzmq, which cannot begin any more.
         shell_at_hand().kernel.session.copy_threshold = sys.maxsize
-    for publisher in [*_attached]:
-        with suppress(Exception):  # it must not take the end of another away
-            publisher.interrupt()
+    _for_each(lambda publisher: publisher.interrupt())
+
+
+def catch_up(*_: object) -> None:
+    """Show what has changed, before a cell is idle: nbclient hears nothing between two cells."""
+    _for_each(lambda publisher: publisher.catch_up())
 
 
 def show_ends() -> None:
     """Show the end of each run that has ended: nothing more is shown afterwards."""
+    _for_each(lambda publisher: publisher.show_end(again=False))
+
+
+def _for_each(call: Callable[[FramePublisher], object]) -> None:
     for publisher in [*_attached]:
-        with suppress(Exception):
-            publisher.show_end(again=False)
+        with suppress(Exception):  # it must not take the end of another away
+            call(publisher)
 
 
 class View(Protocol):
@@ -204,10 +211,9 @@ class FramePublisher:
         with self.lock:
             if not self._views:
                 self._tick()
-                self._renewal, self._newest = Renewal(), self._summary()
-                self._renewal.is_due(self._newest)
-            elif not self._renewal.is_newest:
-                self._renewal = Renewal()  # others have saved an older one: the next is for all
+                after_each_cell(catch_up)
+            if not self._views or not self._renewal.is_newest:
+                self.keep()
             view.show(Frame(self._seq, self._sent, self._newest, is_kept=True))
             self._views.append(view)
             _attached.add(self)
@@ -219,6 +225,24 @@ class FramePublisher:
         """Stop updating a view. Does nothing if it is not attached."""
         with self.lock:
             self._views = [other for other in self._views if other is not view]
+
+    def keep(self) -> None:
+        """Have all views save the run as it is now, once more. Call it under the lock."""
+        self._newest, self._renewal = self._summary(), Renewal()
+        frame = Frame(self._seq, {}, self._newest, self._renewal.is_due(self._newest))
+        self._update_views(lambda view: view.show(frame))
+
+    def catch_up(self) -> None:
+        """Show an end that nobody waited for; where no page listens, also what goes on.
+
+        nbclient drops each message that a thread sends for a cell that is idle. So part of a state
+        may have been lost, and only what is sent before a cell is idle arrives whole.
+        """
+        with self.lock:
+            self.show_end()
+            if self._views and not self.done and not was_any_shown():
+                self._tick_or_stop()
+                self.keep()
 
     def show_end(self, *, again: bool = True) -> None:
         """Show the end of a run that has ended. When this returns, all views have it.
@@ -297,11 +321,11 @@ class FramePublisher:
             self._wait()
             with self.lock:
                 # Before its messages go out: a cell that begins to wait afterwards hears none.
-                was_awaited = self._is_awaited()
+                was_shown = self.done or self._is_awaited()
                 if self._views:
                     self._tick_or_stop()
                 if self.done or not self._views:
-                    self._is_end_unseen = self.done and not was_awaited
+                    self._is_end_unseen = self.done and not was_shown
                     self._thread = None
                     return
             time.sleep(FRAME_S)

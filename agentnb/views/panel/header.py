@@ -123,6 +123,8 @@ class Notices(HtmlPart):
     def show(self, frame: Frame) -> None:
         """Show the newest notices."""
         self.layout.display = "" if frame.summary.notices else "none"
+        if frame.is_kept:
+            self.layout.send_state("display")
         super().show(frame)
 
     def markup(self, summary: Summary) -> str:
@@ -137,17 +139,19 @@ class Footer(HtmlPart):
         publisher: The run's frames.
     """
 
+    @property
+    def _line(self) -> str:
+        return "" if self.publisher.kept is None else self.publisher.kept.footer
+
     def matters(self, summary: Summary) -> tuple[object, ...]:
         """Updated when the run, or its storage, has ended."""
-        kept = self.publisher.kept if self.publisher is not None else None
-        return summary.done, kept is not None and kept.footer
+        return summary.done, self._line
 
     def markup(self, summary: Summary) -> str:
         """The line, in small letters."""
-        kept = self.publisher.kept if self.publisher is not None else None
         return (
             '<div class="agentnb-footer" style="line-height:1.4;font-size:var(--jp-ui-font-size0,'
-            f'0.83em);overflow-wrap:anywhere">{text("" if kept is None else kept.footer)}</div>'
+            f'0.83em);overflow-wrap:anywhere">{text(self._line)}</div>'
         )
 
 

@@ -52,22 +52,15 @@ class MapLine(HtmlPart):
 
     def show(self, frame: Frame) -> None:
         """Read the events with each frame, so that no single frame has many to read."""
-        if self.publisher is not None:
-            self._watch.bus = self.publisher.bus
+        self._watch.bus = self.publisher.bus
         self._watch.follow()
         super().show(frame)
 
     def markup(self, summary: Summary) -> str:
         """The bar, with the words below it."""
-        publisher = self.publisher
-        progress = self._watch.progress()
-        times = publisher.cost_times if publisher is not None else _unknown
+        progress, times = self._watch.progress(), self.publisher.cost_times
         cost = cost_words(progress, times=times, tokens=summary.tokens_used)
         return progress_markup(progress, cost, pace=pace_words(progress))
-
-
-def _unknown(_: float) -> str:
-    return ""
 
 
 def cost_words(progress: MapProgress, *, times: Callable[[float], str], tokens: int) -> list[str]:

@@ -29,6 +29,8 @@ class BudgetQuestion(RunWidget, Box):
         publisher: The run's frames.
     """
 
+    publisher: FramePublisher
+
     def __init__(self, publisher: FramePublisher, **traits: Any) -> None:
         self._asked: Question | None = None
         self._words: Markup | None = None
@@ -68,11 +70,7 @@ class BudgetQuestion(RunWidget, Box):
         return self._words
 
     def _pressed(self, answer: str) -> None:
-        if (
-            self._buttons[answer].disabled
-            or self.publisher is None
-            or self.publisher.commands is None
-        ):
+        if self._buttons[answer].disabled or self.publisher.commands is None:
             return
 
         def made(worked: bool) -> None:

@@ -16,8 +16,8 @@ from ipywidgets import DOMWidget
 from agentnb.views.freeze import IN_WORDS, LIVE_VIEW, WIDGET_VIEW
 from agentnb.views.front_end import is_interactive, is_notebook, wanted_display
 
-_shown: dict[str, None] = {}
-"""Display ids of this process's live views, in order."""
+_shown: dict[str, str] = {}
+"""The model ids of this process's live views, by display id, in order."""
 _numbers: Iterator[int] = count(1)
 
 
@@ -32,7 +32,7 @@ def show_live(widget: DOMWidget) -> None:
         return
     data = {WIDGET_VIEW: {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}}
     display_id = f"agentnb-live-{next(_numbers)}"
-    _shown[display_id] = None
+    _shown[display_id] = widget.model_id
     show(data, raw=True, metadata=LIVE_VIEW, display_id=display_id)
 
 
@@ -75,13 +75,13 @@ def is_any_displayed() -> bool:
     return bool(_shown)
 
 
-def take_back() -> int:
-    """Remove all live views of this kernel; returns their number."""
+def take_back(model_id: str | None = None) -> int:
+    """Remove the live views of a model, by default all of this kernel; returns their number."""
     from IPython.display import update_display
 
     replace: Any = update_display
     taken = 0
-    for display_id in list(_shown):
+    for display_id in [each for each, shown in _shown.items() if model_id in (None, shown)]:
         with suppress(KeyError):
             del _shown[display_id]
             replace({}, raw=True, display_id=display_id)

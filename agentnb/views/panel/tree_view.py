@@ -219,6 +219,8 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             case "hello":
                 self._seen(command["view"])
                 self._say(self._full_frame())
+                if not self.publisher.done:
+                    self.publisher.keep()  # the page asked for each state at another time
             case "here":
                 self._seen(command["view"])
             case "bye":
@@ -311,7 +313,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
         if at_s is not None:
             if fold.root is not None:
                 at_s = details.at_s = max(at_s, fold.root.spawned_at_s)  # the root is always there
-            fold, cost_of = self.publisher.at(at_s), _no_cost
+            fold, cost_of = self.publisher.at(at_s), lambda path: ""  # unknown then
             rows = [fold.changing_row(agent_id) for agent_id in fold.tree.agents]
             self._say({"type": "replay", "view": view, "n": 0, "at": at, "agents": rows})
         self._details[view] = details
@@ -322,8 +324,3 @@ class TreeView(RunWidget, anywidget.AnyWidget):
 def status_of(row: AgentRow) -> str:
     """An agent's status; a new agent's row has none."""
     return str(row.get("status", AgentStatus.PENDING))
-
-
-def _no_cost(path: str) -> str:
-    """The cost at a past time, which is unknown."""
-    return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from html import escape
 from typing import Any
@@ -14,7 +15,7 @@ from agentnb.core.text import visible
 from agentnb.views.panel.frames import TICK_S, FramePublisher
 from agentnb.views.panel.messages import Guarded
 from agentnb.views.panel.module import joined_module
-from agentnb.views.panel.show import Live
+from agentnb.views.panel.show import Live, take_back
 from agentnb.views.panel.wire import Frame, Summary
 
 _LINE_LENGTH = 300
@@ -25,32 +26,23 @@ class ClosableWidget(Live, Guarded, DOMWidget):
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
-        _close_parts(self)
+        if self.comm is not None:  # else garbage collection closes it again
+            take_back(self.model_id)
+        for part in [*_below(self)]:
+            part.close()
         super().close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
 
 
-def _parts(widget: Widget) -> list[Widget]:
-    """A widget's children, layout and style."""
+def _below(widget: Widget) -> Iterator[Widget]:
+    """A widget's children, layout and style, and theirs: the kernel would keep each for ever."""
     children = widget.children if isinstance(widget, Box) else ()
-    parts = (*children, getattr(widget, "layout", None), getattr(widget, "style", None))
-    return [part for part in parts if isinstance(part, Widget)]
-
-
-def _send_states(widget: Widget) -> None:
-    """Send the whole state of a widget and of all within it."""
-    widget.send_state()
-    for part in _parts(widget):
-        _send_states(part)
-
-
-def _close_parts(widget: Widget) -> None:
-    """Close a widget's children, layout and style, which the kernel would keep for ever."""
-    for part in _parts(widget):
-        _close_parts(part)
-        part.close()
+    for part in (*children, getattr(widget, "layout", None), getattr(widget, "style", None)):
+        if isinstance(part, Widget):
+            yield from _below(part)
+            yield part
 
 
 def hide_until_live(control: DOMWidget) -> None:
@@ -102,7 +94,8 @@ class RunWidget(ClosableWidget):
 
     def renew(self) -> None:
         """Send its whole state again, for a front end that may have missed it."""
-        _send_states(self)
+        for widget in (self, *_below(self)):
+            widget.send_state()
 
     def close(self) -> None:
         """Remove it from all pages and stop updating it."""
@@ -152,6 +145,7 @@ class HtmlPart(RunWidget, Markup):
     A change is a message; its state, which a notebook saves, is renewed with that of other views.
     """
 
+    publisher: FramePublisher
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
 

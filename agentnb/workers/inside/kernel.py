@@ -135,7 +135,7 @@ class _Kernel(IPythonKernel):
             "displayed": shown.texts,
             "not_displayed": shown.left_out,
             "error": "" if error is None else short_error(error, shell),
-            "is_interrupt": isinstance(error, KeyboardInterrupt) or _is_cancelled(error),
+            "is_interrupt": isinstance(error, KeyboardInterrupt | asyncio.CancelledError),
             "names": names_bound(before, shell.user_ns),
             "failed": self.given.failed,
             "threads": max(0, threading.active_count() - self._threads),
@@ -224,7 +224,3 @@ def _stream(file: int) -> Any:
 
 def _is_new(name: str, value: Any, at_first: dict[str, Any]) -> bool:
     return not (name in at_first and at_first[name] is value)
-
-
-def _is_cancelled(error: BaseException | None) -> bool:
-    return isinstance(error, asyncio.CancelledError)

@@ -10,7 +10,7 @@ from ipywidgets import Widget
 from agentnb.core.events import AgentWaiting, QuestionAsked, RunPaused
 from agentnb.views.panel import frames, renewal, tree_view
 from agentnb.views.panel.frames import FramePublisher
-from agentnb.views.panel.header import Header
+from agentnb.views.panel.header import Header, Notices
 from agentnb.views.panel.map_fold import MapShape
 from agentnb.views.panel.map_table import MapTable
 from agentnb.views.panel.panel import RunPanel
@@ -196,13 +196,76 @@ def test_view_that_comes_later_is_saved_as_of_the_same_time_as_the_first(
     assert len(saved.publisher.whole().rows) == 3
 
     later = TreeView(saved.publisher)
-    run.spawned("3")
-    (kept,) = saved.tick()
 
-    assert [row["path"] for row in kept["agents"]] == ["root", "1", "2", "3"]
-    run.spawned("4")
-    assert saved.tick() == []
+    (kept,) = saved.kept
+    assert [row["path"] for row in kept["agents"]] == ["root", "1", "2"]
+    assert kept["agents"] == later.get_state("snapshot")["snapshot"]["agents"]
+    TreeView(saved.publisher).close()
+    assert len(saved.kept) == 1, "it agrees with these two"
     later.close()
+
+
+def test_page_that_opens_again_is_sent_all_views_as_of_one_time(
+    run: ManualRun, saved: Saved
+) -> None:
+    """It asks for the state of each alone, while frames come."""
+    facts = Header(saved.publisher).children[1]
+    run.spawned("2")
+    assert saved.tick() == []
+    page = FrontEnd(facts)
+    run.after(7)
+
+    saved._handle_custom_msg({"type": "hello", "view": "reloaded"}, [])
+
+    assert [(len(each["agents"]), each["at"]) for each in saved.kept] == [(3, 7.0)]
+    assert "3 agents" in page.state["value"]
+    assert "0:07" in page.state["value"]
+    run.completed("1").completed("2").completed("root").ended()
+    saved.tick()
+    saved._handle_custom_msg({"type": "hello", "view": "another"}, [])
+    assert len(saved.kept) == 2, "it has the end already"
+
+
+@pytest.mark.parametrize("was_shown", [True, False])
+def test_end_of_a_cell_is_shown_and_also_a_run_that_goes_on_where_no_page_listens(
+    run: ManualRun, saved: Saved, monkeypatch: pytest.MonkeyPatch, was_shown: bool
+) -> None:
+    monkeypatch.setattr(frames, "was_any_shown", lambda: was_shown)
+    notices = Notices(saved.publisher)
+    run.spawned("2").tell(RunPaused(by="panel"))
+    saved.tick()  # between two cells
+    saved.kept.clear()
+    hidden = FrontEnd(notices.layout)
+
+    saved.publisher.catch_up()
+    assert [len(each["agents"]) for each in saved.kept] == [3] * (not was_shown)
+    assert hidden.messages == [{"display": ""}] * (not was_shown)
+
+    run.completed("1").completed("2").completed("root").ended()
+    for _ in range(2):
+        saved.publisher.catch_up()
+    assert [each["done"] for each in saved.kept][-1:] == [True]
+    assert len(saved.kept) == 1 + (not was_shown)
+
+
+def test_end_that_a_cell_has_shown_is_not_sent_again(
+    run: ManualRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread finds it shown."""
+    publisher = FramePublisher(run.bus, is_awaited=lambda: False)
+    with publisher.lock:
+        view = TreeView(publisher)
+        thread = publisher._thread
+        run.completed("root").ended()
+        publisher.catch_up()
+    assert thread is not None
+    thread.join(DEADLINE_S)
+    page = FrontEnd(view)
+
+    publisher.catch_up()
+
+    assert page.messages == []
+    view.close()
 
 
 def test_run_that_has_just_begun_is_saved_more_often(
