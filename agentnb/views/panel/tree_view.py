@@ -65,9 +65,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     publisher: FramePublisher
     _esm = traitlets.Unicode().tag(sync=True)
     _css = traitlets.Unicode().tag(sync=True)
-    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._saved_frame())
-    """A full frame of at most `MOST_SAVED` agents, made when a front end requests the state. It is
-    all that a notebook saves of the view, since frames are messages. It has no value in Python."""
+    snapshot = traitlets.Any().tag(sync=True, to_json=lambda _, view: view._kept or view._saved())
+    """A full frame of at most `MOST_SAVED` agents, as of the newest frame that is kept. It is all
+    that a notebook saves of the view, since frames are messages. It has no value in Python."""
     controls = traitlets.Bool(True).tag(sync=True)
     """Whether it can steer the run."""
     notify = traitlets.Bool(False).tag(sync=True)
@@ -79,6 +79,9 @@ class TreeView(RunWidget, anywidget.AnyWidget):
     ) -> None:
         self._can_answer = can_answer
         self._seq: int | None = None
+        self._kept: SavedFrame | None = None
+        """The snapshot while it may change: a page requests the state of each view alone, and they
+        have to agree. What is newer comes when the page says `hello`."""
         self._status: AgentStatus | None = None
         self._notices: Sequence[str] = ()
         self._questions: dict[str, QuestionRow] = {}
@@ -119,8 +122,10 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             self._seq, self._status = frame.seq, status
             if base is not None:  # the first frame is in the snapshot
                 self._say(self._frame(frame, base=base, with_questions=is_new))
-        if frame.is_kept and base is not None:
-            self.send_state("snapshot")
+        if frame.is_kept:
+            self._kept = None if frame.summary.done else self._saved()
+            if base is not None:
+                self.send_state("snapshot")
         if frame.summary.notices is not self._notices:
             self._announce(frame.summary.notices, is_first=base is None)
         self.read_on()
@@ -167,7 +172,7 @@ class TreeView(RunWidget, anywidget.AnyWidget):
             # The number of the last sent frame: frames without rows are not sent.
             return frame if self._seq is None else {**frame, "seq": self._seq}
 
-    def _saved_frame(self) -> SavedFrame:
+    def _saved(self) -> SavedFrame:
         """The full frame, with its time, and cut for a page that may have no kernel."""
         frame = cast(SavedFrame, {**self._full_frame(), "made": round(time.time())})
         return self._cut(frame) if len(frame["agents"]) > MOST_SAVED else frame

@@ -146,6 +146,9 @@ class HtmlPart(RunWidget, Markup):
     """
 
     publisher: FramePublisher
+    value = Unicode().tag(sync=True, to_json=lambda _, part: part._kept)
+    _kept = ""
+    """The value that a page gets as state: see `TreeView._kept`."""
     _matters: tuple[object, ...] = ()
     _shown_s = 0.0
 
@@ -163,6 +166,7 @@ class HtmlPart(RunWidget, Markup):
                 self._matters, self._shown_s = matters, summary.at_s
                 self.value = markup
         if is_kept:
+            self._kept = self.value
             self.send_state("value")
 
     def notify_change(self, change: Any) -> None:

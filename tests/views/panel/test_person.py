@@ -290,7 +290,8 @@ def test_open_questions_come_once_with_a_frame_and_whole_with_a_full_one(
     view.wait_until(lambda sent: any(r["path"] == "2" for m in sent for r in m.get("agents", ())))
 
     assert "questions" not in view.of("frame")[-1]
-    assert ids(view.get_state("snapshot")["snapshot"]) == ["q2"]
+    (full,) = view.heard(type="hello", view="another")
+    assert ids(full) == ids(view.get_state("snapshot")["snapshot"]) == ["q2"]
 
 
 def answer_of(question: str, **fields: Any) -> dict[str, Any]:

@@ -212,6 +212,8 @@ def test_page_that_opens_again_is_sent_all_views_as_of_one_time(
     facts = Header(saved.publisher).children[1]
     run.spawned("2")
     assert saved.tick() == []
+    assert "2 agents" in facts.get_state()["value"]
+    assert len(saved.get_state()["snapshot"]["agents"]) == 2
     page = FrontEnd(facts)
     run.after(7)
 

@@ -83,7 +83,9 @@ def wire(run: ManualRun) -> Iterator[Wire]:
     view.close()
 
 
-def test_state_that_goes_to_a_page_holds_everything_so_far(run: ManualRun, wire: Wire) -> None:
+def test_page_that_opens_gets_everything_so_far_as_soon_as_it_says_hello(
+    run: ManualRun, wire: Wire
+) -> None:
     first = wire.get_state("snapshot")["snapshot"]
     assert [row["path"] for row in first["agents"]] == ["root", "1"]
     assert (first["type"], first["base"], first["done"]) == ("frame", None, False)
@@ -91,9 +93,13 @@ def test_state_that_goes_to_a_page_holds_everything_so_far(run: ManualRun, wire:
     run.spawned("2")
     wire.wait_until(lambda sent: bool(sent))
 
+    kept = wire.get_state("snapshot")["snapshot"]
+    assert [row["path"] for row in kept["agents"]] == ["root", "1"], "as its other views have it"
+    (full,) = wire.heard(type="hello", view="v")
     again = wire.get_state("snapshot")["snapshot"]
-    assert [row["path"] for row in again["agents"]] == ["root", "1", "2"]
-    assert again["seq"] == wire.of("frame")[-1]["seq"]
+    for frame in (full, again):
+        assert [row["path"] for row in frame["agents"]] == ["root", "1", "2"]
+        assert frame["seq"] == wire.of("frame")[-1]["seq"]
 
 
 def test_each_frame_is_built_on_the_one_before(run: ManualRun, wire: Wire) -> None:
