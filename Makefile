@@ -3,7 +3,12 @@
 
 PYTHON ?= python
 
-.PHONY: check format format-check lint types imports test browser javascript notebooks docs
+.PHONY: quick check format format-check lint types imports test browser javascript notebooks docs
+
+# After each small change: the tests of what differs from the commit BASE.
+BASE ?= HEAD
+quick: format lint imports types
+	$(PYTHON) -m tests.quick $(BASE)
 
 # In a few minutes; what drives a real browser takes longer: `make browser`.
 check: format-check lint types imports test
