@@ -278,10 +278,6 @@ _CONFIG = _check(
 # -- settings -------------------------------------------------------------------------------------
 
 
-def _never(value: Any) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting, without its name, type and default."""
@@ -291,7 +287,7 @@ class Setting:
     check: Check
     in_file: bool = False
     """Whether the section `session` of a settings file may set it."""
-    needs_trust: Callable[[Any], bool] = _never
+    needs_trust: Callable[[Any], bool] = lambda _: False
     """Whether a value counts only in a file that the person trusts, since it may cost more."""
     option: str = ""
     """Placeholder of its value in the help of `%%spawn`; empty if `%%spawn` does not take it."""

@@ -24,6 +24,7 @@ from agentnb.core.bus import EventBus
 from agentnb.core.reading import interrupted_ends
 from agentnb.core.secrets import known_secrets
 from agentnb.core.text import visible
+from agentnb.interrupts import INTERRUPTS
 from agentnb.views.front_end import after_each_cell, shell_at_hand
 from agentnb.views.panel.commands import Commands
 from agentnb.views.panel.fold import PanelFold
@@ -62,7 +63,8 @@ def interrupt_open() -> None:
 
 def catch_up(*_: object) -> None:
     """Show what has changed, before a cell is idle: nbclient hears nothing between two cells."""
-    _for_each(lambda publisher: publisher.catch_up())
+    with INTERRUPTS.heard_by(lambda: None, alone=True):  # no code is left that it could stop
+        _for_each(lambda publisher: publisher.catch_up())
 
 
 def show_ends() -> None:
@@ -169,7 +171,8 @@ class FramePublisher:
         self._cost_words = ""
         self._costs: CostLine | None = None
         self._cost_of = -1
-        self._position = 0
+        self.position = 0
+        """How many of the run's events the views show."""
         self._changes_known = 0
         self._seq = 0
         self._sent: dict[str, AgentRow] = {}
@@ -194,7 +197,7 @@ class FramePublisher:
     @property
     def done(self) -> bool:
         """Whether no more frames follow."""
-        return self.bus.closed and self._position >= len(self.bus)
+        return self.bus.closed and self.position >= len(self.bus)
 
     @property
     def is_unwatched(self) -> bool:
@@ -270,8 +273,8 @@ class FramePublisher:
             if self.bus.closed or not self._views:
                 return
             rows, calls = self.bus.rows_since(0), self.bus.whole_tool_calls
-            self.fold.feed(rows[self._position :])
-            self._position = len(rows)
+            self.fold.feed(rows[self.position :])
+            self.position = len(rows)
             if not self.fold.tree.agents:  # it waits for its turn: no record has it
                 return
             # Its own copy: the run is cancelled now, which no record has either.
@@ -335,7 +338,7 @@ class FramePublisher:
         with self.lock:
             is_read = any(view.is_read for view in self._views)
         if is_read:
-            self.bus.wait_past(self._position, timeout_s=TICK_S)
+            self.bus.wait_past(self.position, timeout_s=TICK_S)
         else:
             self.bus.wait_for_change(self._changes_known, timeout_s=TICK_S)
 
@@ -350,7 +353,7 @@ class FramePublisher:
     def _tick(self) -> None:
         """Fold in new rows, and show the views what changed."""
         if self._is_half_done:  # an interrupt came in between: start again
-            self.fold, self._position, self._sent = PanelFold(self._receipt), 0, {}
+            self.fold, self.position, self._sent = PanelFold(self._receipt), 0, {}
         self._is_half_done = True
         self._update()
         self._is_half_done = False
@@ -361,8 +364,8 @@ class FramePublisher:
             self._is_trouble_told = True
             self.tell(self.kept.trouble)
         self._changes_known = self.bus.changes
-        rows = self.bus.rows_since(self._position)
-        self._position += len(rows)
+        rows = self.bus.rows_since(self.position)
+        self.position += len(rows)
         self.fold.feed(rows)
         now_s = self.now_s
         if not self.fold.done:

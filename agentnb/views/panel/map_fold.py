@@ -249,19 +249,20 @@ class MapWatch:
         self._position = 0
         self._lock = threading.Lock()
 
-    def follow(self) -> None:
+    def follow(self, until: int | None = None) -> None:
         """Read new events, so that `progress` has only the rest to read."""
         with self._lock:
-            self._read()
+            self._read(until)
 
-    def progress(self) -> MapProgress:
-        """The progress now."""
+    def progress(self, until: int | None = None) -> MapProgress:
+        """The progress now, or after a number of the run's events."""
         with self._lock:
-            self._read()
+            self._read(until)
             return self._fold.progress(self.bus.now_s)
 
-    def _read(self) -> None:
-        rows = self.bus.rows_since(self._position)
+    def _read(self, until: int | None) -> None:
+        most = None if until is None else max(0, until - self._position)
+        rows = self.bus.rows_since(self._position)[:most]
         self._position += len(rows)
         self._fold.feed(rows)
 

@@ -53,13 +53,13 @@ class MapLine(HtmlPart):
     def show(self, frame: Frame) -> None:
         """Read the events with each frame, so that no single frame has many to read."""
         self._watch.bus = self.publisher.bus
-        self._watch.follow()
+        self._watch.follow(self.publisher.position)
         super().show(frame)
 
     def markup(self, summary: Summary) -> str:
         """The bar, with the words below it."""
-        progress, times = self._watch.progress(), self.publisher.cost_times
-        cost = cost_words(progress, times=times, tokens=summary.tokens_used)
+        progress = self._watch.progress(self.publisher.position)  # the other views know no more
+        cost = cost_words(progress, times=self.publisher.cost_times, tokens=summary.tokens_used)
         return progress_markup(progress, cost, pace=pace_words(progress))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from typing import ClassVar
@@ -70,6 +71,36 @@ def test_run_whose_end_cannot_be_told_takes_no_other_end_away(
 
     said = [screen.frames[-1].summary.status for screen in screens[1:]]
     assert said == [AgentStatus.INTERRUPTED] * 2
+
+
+def test_interrupt_at_the_end_of_a_cell_leaves_no_view_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cell's code has ended: there is nothing left to stop."""
+    monkeypatch.setattr(FramePublisher, "_go", lambda publisher: None)
+    monkeypatch.setattr(frames, "was_any_shown", lambda: False)
+
+    class Interrupted(Screen):
+        def show(self, frame: Frame) -> None:
+            super().show(frame)
+            signal.raise_signal(signal.SIGINT)
+
+    run = ManualRun().began()
+    publisher, first, second = FramePublisher(run.bus), Interrupted(), Screen()
+    publisher.attach(second)
+    monkeypatch.setattr(frames, "_attached", [publisher])
+    monkeypatch.setattr(publisher, "_views", [first, second])
+    run.spawned("1")
+
+    try:
+        frames.catch_up()
+    except KeyboardInterrupt:
+        pytest.fail("it would end the tests, too")
+
+    assert first.frames == second.frames[1:]
+    assert "1" in second.rows
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
 
 
 def test_view_gets_everything_when_it_is_attached() -> None:

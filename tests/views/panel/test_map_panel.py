@@ -153,6 +153,26 @@ def test_line_reads_the_events_of_each_frame_so_that_no_frame_has_those_of_a_sec
     assert read == len(run.bus) - 1
 
 
+def test_line_knows_no_more_than_the_other_views_of_its_map(run: ManualRun) -> None:
+    publisher = FramePublisher(run.bus)
+    with publisher.lock:
+        panel = MapPanel(publisher, MapShape(3))
+        run.spawned("1").called("1").replied("1").completed("1")
+        publisher._tick()
+        run.spawned("2").called("2").replied("2").completed("2")
+
+        publisher.keep()
+        kept = panel.children[-2].get_state()["value"]
+        publisher._tick()
+        publisher.keep()
+        then = panel.children[-2].get_state()["value"]
+    run.ended()
+    panel.close()
+
+    assert "1 of 3 rows done" in kept
+    assert "2 of 3 rows done" in then
+
+
 def test_cost_is_told_in_dollars_where_there_are_prices_and_else_in_tokens() -> None:
     half = MapProgress(100, done=60, reused=20)  # 40 of 80 were paid for
 
