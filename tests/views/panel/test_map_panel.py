@@ -157,9 +157,11 @@ def test_line_knows_no_more_than_the_other_views_of_its_map(run: ManualRun) -> N
     publisher = FramePublisher(run.bus)
     with publisher.lock:
         panel = MapPanel(publisher, MapShape(3))
-        run.spawned("1").called("1").replied("1").completed("1")
+        for path in ("1", "2"):
+            run.spawned(path).called(path).replied(path)
+        run.completed("1")
         publisher._tick()
-        run.spawned("2").called("2").replied("2").completed("2")
+        run.completed("2")
 
         publisher.keep()
         kept = panel.children[-2].get_state()["value"]
