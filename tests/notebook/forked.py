@@ -1,13 +1,15 @@
 """Kernels that start in a fraction of a second: forked from a process that has imported all.
 
 Each is a process of its own with an IPython kernel, and dies as any other. What a kernel imports
-first, and how long that takes, is not to be seen here: that is for `tests.notebook.kernel.started`.
+first, how long that takes, and how Python takes itself apart after all that ends with it is not to
+be seen here: that is for `tests.notebook.kernel.started`.
 
 Programs start as quickly: `ForkServer.printed_by`.
 """
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -17,15 +19,22 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, cast
+from queue import Empty
+from typing import IO, Any, NoReturn, cast
+from unittest.mock import patch
 
+from jupyter_client.asynchronous.client import AsyncKernelClient
 from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.client import KernelClient
 from jupyter_client.manager import KernelManager
+from jupyter_core.utils import run_sync
 
 from tests.main_module import run_as_main
 from tests.notebook.kernel import DEADLINE_S, Kernel
@@ -70,6 +79,34 @@ SDKS = (
     "openai.types.chat",
 )
 """What kernels need that make real calls. Importing them takes about a second."""
+
+
+async def _ready(
+    client: KernelClient,
+    timeout: float = DEADLINE_S,  # noqa: ASYNC109  # as it is called
+) -> None:
+    """Wait until a kernel answers here on both channels; stands in for `wait_for_ready`.
+
+    That one waits another 0.2 seconds with each kernel, for messages to leave unread.
+    """
+    too_late = time.monotonic() + timeout
+    while time.monotonic() < too_late:
+        asked = client.kernel_info()
+        with suppress(Empty):
+            while not _answers(await client._async_get_shell_msg(timeout=1), asked):
+                pass
+            # What is published before this end listens is lost: then it is asked again.
+            while True:
+                said = await client._async_get_iopub_msg(timeout=0.02)
+                if _answers(said, asked) and said["content"].get("execution_state") == "idle":
+                    return
+        if not await client._async_is_alive():
+            raise RuntimeError("the kernel died before it answered")
+    raise RuntimeError(f"the kernel did not answer in {timeout:.0f} s")
+
+
+def _answers(message: Mapping[str, Any], asked: str) -> bool:
+    return bool(message["parent_header"].get("msg_id") == asked)
 
 
 class _Client(BlockingKernelClient):
@@ -257,13 +294,17 @@ def fork_server() -> Iterator[ForkServer]:
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
     }
-    with subprocess.Popen(
-        [sys.executable, "-m", __name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-    ) as process:
+    with (
+        patch.object(AsyncKernelClient, "wait_for_ready", _ready),
+        patch.object(BlockingKernelClient, "wait_for_ready", run_sync(_ready)),
+        subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        ) as process,
+    ):
         yield ForkServer(process)
 
 
@@ -327,7 +368,18 @@ def _be(
         from ipykernel.kernelapp import IPKernelApp
 
         IPKernelApp.launch_instance(rest)
+        _end()
     sys.exit()
+
+
+def _end() -> NoReturn:
+    """End without taking all modules apart: whatever shared them until now would be copied."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            stream.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
