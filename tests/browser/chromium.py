@@ -32,6 +32,11 @@ DEADLINE_MS = 120_000.0
 """Only against hangs: a cold JupyterLab on a loaded machine takes more than a minute to start.
 Playwright waits for what a test names, and continues when it is there."""
 
+LetPass = Callable[[int], None]
+"""The type of the fixture `let_pass`: moves the pages' clock on, by milliseconds."""
+SILENCE_MS = 6_000
+"""After so long without a word of its kernel, a view says so. It waits a second less."""
+
 # The first is the same browser without windows, and needs a seventh less processor time.
 _NAMES = (
     "chromium-headless-shell",

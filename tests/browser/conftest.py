@@ -10,11 +10,12 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import cast
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-from tests.browser.chromium import a_chromium, a_playwright, find_chromium
+from tests.browser.chromium import LetPass, a_chromium, a_playwright, find_chromium
 from tests.browser.desk import Desk
 from tests.browser.server import LabServer, a_lab
 from tests.browser.tree_page import Open, TreePage, a_tree_page, files_over_http
@@ -64,13 +65,34 @@ def tree_context(chromium: Browser) -> Iterator[BrowserContext]:
         yield context
 
 
+@pytest.fixture(scope="package")
+def _clocked_context(chromium: Browser) -> Iterator[BrowserContext]:
+    with chromium.new_context() as context:
+        context.clock.install()
+        yield context
+
+
 @pytest.fixture
-def open_tree(tree_context: BrowserContext, tree_address: str) -> Iterator[Open]:
+def let_pass(_clocked_context: BrowserContext) -> LetPass:
+    """Moves the clock of a test's pages without a kernel on, for what would be waited for."""
+    return _clocked_context.clock.run_for
+
+
+@pytest.fixture
+def page_context(request: pytest.FixtureRequest, tree_context: BrowserContext) -> BrowserContext:
+    """The context of a test's pages without a kernel."""
+    if "let_pass" in request.fixturenames:
+        return cast(BrowserContext, request.getfixturevalue("_clocked_context"))
+    return tree_context
+
+
+@pytest.fixture
+def open_tree(page_context: BrowserContext, tree_address: str) -> Iterator[Open]:
     """Opens the tree in a page of its own, which is closed after the test."""
     with ExitStack() as stack:
 
         def opened(query: str = "agents=30", *, width: int = 1400) -> TreePage:
-            return stack.enter_context(a_tree_page(tree_context, tree_address, query, width=width))
+            return stack.enter_context(a_tree_page(page_context, tree_address, query, width=width))
 
         yield opened
 

@@ -11,6 +11,7 @@ from playwright.sync_api import BrowserContext, expect
 
 from tests.browser import axe
 from tests.browser.board_page import BoardPage, a_board_page
+from tests.browser.chromium import SILENCE_MS, LetPass
 from tests.test_bundles import ACTING
 from tests.views.test_markdown import HOSTILE
 
@@ -23,11 +24,11 @@ LIVE: dict[str, Any] = {"over": False, "reset": False}
 
 
 @pytest.fixture
-def open_board(tree_context: BrowserContext, tree_address: str) -> Iterator[OpenBoard]:
+def open_board(page_context: BrowserContext, tree_address: str) -> Iterator[OpenBoard]:
     with ExitStack() as stack:
 
         def opened(query: str, *, width: int = 1200) -> BoardPage:
-            return stack.enter_context(a_board_page(tree_context, tree_address, query, width=width))
+            return stack.enter_context(a_board_page(page_context, tree_address, query, width=width))
 
         yield opened
 
@@ -270,7 +271,9 @@ def test_five_hundred_threads_are_few_elements_and_stay_where_they_are(
     expect(board.rows.filter(has_text="new")).to_be_visible()
 
 
-def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenBoard) -> None:
+def test_table_is_hidden_only_while_a_kernel_answers_the_board(
+    open_board: OpenBoard, let_pass: LetPass
+) -> None:
     board = open_board("kind=threads&rows=5&alone")
     board.page.evaluate(
         """() => {
@@ -286,7 +289,8 @@ def test_table_is_hidden_only_while_a_kernel_answers_the_board(open_board: OpenB
     notice = board.page.locator(".agentnb-notice")
     assert table.is_visible(), "while it waits for an answer"
     assert board.page.get_by_role("textbox").last.is_disabled()
-    expect(notice).to_contain_text("No kernel answers", timeout=20_000)
+    let_pass(SILENCE_MS)
+    expect(notice).to_contain_text("No kernel answers")
     assert table.is_visible()
     expect(board.page.locator("main")).not_to_contain_text("Loading")
     expect(board.page.get_by_role("textbox").last).to_be_disabled()

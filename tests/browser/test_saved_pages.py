@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
@@ -110,8 +111,9 @@ CELLS = {
 }
 PLACES = {name: at for at, name in enumerate(CELLS)}
 ENDED = {"done": "completed", "failed": "failed", "cancelled": "cancelled"}
-VIEWS = ("tree", "panel", "map", "board", "bg")
-STATES = [*ENDED, "open", "killed"]
+VIEWS = ("tree", "panel", "map", "bg")
+FILES = {"running": (*ENDED, "open"), "killed": ("killed",)}
+"""The states of the runs of each file: saved while its kernel ran, and after it was killed."""
 NOT_ENDED = {"running", "waiting", "pending"}
 READ = "all => all.map(({dataset}) => [dataset.agentPath ?? dataset.row, dataset.status])"
 MARKS = """all => all.filter(each =>
@@ -133,12 +135,12 @@ class Saved:
     left: Mapping[str, Any]
     """The records that the killed kernel left."""
 
-    def file(self, state: str) -> NotebookNode:
-        """The cells of the five views, in the order of `VIEWS`, and one with controls alone."""
-        of = "open" if state == "killed" else state
-        made = deepcopy(self.killed if state == "killed" else self.running)
-        names = [view if view == "board" else f"{view} {of}" for view in VIEWS]
-        made.cells = [made.cells[PLACES[name]] for name in [*names, "controls"]]
+    def file(self, *states: str) -> NotebookNode:
+        """The board, each state's views in the order of `VIEWS`, and a cell with controls alone."""
+        made = deepcopy(self.killed if "killed" in states else self.running)
+        of = ["open" if state == "killed" else state for state in states]
+        names = [f"{view} {state}" for state in of for view in VIEWS]
+        made.cells = [made.cells[PLACES[name]] for name in ["board", *names, "controls"]]
         return made
 
     def record(self, view: str, state: str) -> Any:
@@ -190,55 +192,47 @@ def _record(run: RunRecord) -> dict[str, Any]:
     }
 
 
-Front = Callable[[str], Sequence[Locator]]
-"""Opens a file by the state of its runs, and returns the outputs of its cells."""
+Front = Callable[[NotebookNode], Sequence[Locator]]
+"""Opens a file, and returns the outputs of its cells."""
 
 
 @pytest.fixture(params=["web page", "JupyterLab"])
-def front(request: pytest.FixtureRequest, of_kernel: Saved) -> Iterator[Front]:
+def front(request: pytest.FixtureRequest) -> Iterator[Front]:
     with ExitStack() as stack:
         if request.param == "JupyterLab":
-            yield partial(in_lab, request.getfixturevalue("desk"), of_kernel)
+            yield partial(in_lab, request.getfixturevalue("desk"))
             return
         context = stack.enter_context(request.getfixturevalue("chromium").new_context())
 
-        def in_web_page(state: str) -> Sequence[Locator]:
-            page = stack.enter_context(a_web_page(context, of_kernel.file(state)))
+        def in_web_page(file: NotebookNode) -> Sequence[Locator]:
+            page = stack.enter_context(a_web_page(context, file))
             page.give_up()
-            return [page.output(at) for at in range(len(VIEWS) + 1)]
+            return [page.output(at) for at in range(len(file.cells))]
 
         yield in_web_page
 
 
-def in_lab(desk: Desk, of_kernel: Saved, state: str) -> Sequence[Locator]:
+def in_lab(desk: Desk, file: NotebookNode) -> Sequence[Locator]:
     """The cells' outputs in JupyterLab, which trusts the file and starts a new kernel for it."""
-    name = f"{state}.ipynb"
-    file = of_kernel.file(state)
+    name = f"{len(file.cells)}-cells.ipynb"
     saved.save(file, desk.server.folder / name)
     notary: Any = NotebookNotary
     notary(data_dir=str(desk.server.data)).sign(file)
     notebook = desk.open(name)
     assert notebook.is_trusted
     notebook.show_again()
-    return [notebook.output(at) for at in range(len(VIEWS) + 1)]
+    return [notebook.output(at) for at in range(len(file.cells))]
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, state: str) -> None:
-    *views, controls = front(state)
-    outputs = dict(zip(VIEWS, views, strict=True))
+@pytest.mark.parametrize("file", FILES)
+def test_saved_views_say_what_the_record_says(front: Front, of_kernel: Saved, file: str) -> None:
+    board, *views, controls = front(of_kernel.file(*FILES[file]))
 
-    for view, place in outputs.items():
-        place.scroll_into_view_if_needed()
-        expect(place).to_contain_text("No kernel answers")
-        steering = place.locator("button:visible:enabled", has_text=STEERS)
-        assert steering.all_inner_texts() == [], view
-        # JupyterLab marks a widget without its kernel: once for each view is enough.
-        assert place.locator(".jupyter-widgets-disconnected").evaluate_all(MARKS) <= 1, view
-        if view == "board":
-            expect_board(place, of_kernel.records["board"])
-        else:
-            expect_view(view, place, of_kernel.record(view, state), state)
+    expect_stands_still(board, "board")
+    expect_board(board, of_kernel.records["board"])
+    for (state, view), place in zip(product(FILES[file], VIEWS), views, strict=True):
+        expect_stands_still(place, f"{view} {state}")
+        expect_view(view, place, of_kernel.record(view, state), state)
     expect_nothing_to_press(controls)
 
 
@@ -247,14 +241,14 @@ def test_page_that_still_waits_for_a_kernel_offers_nothing(
 ) -> None:
     """As when it is printed at once, or made into a PDF."""
     with chromium.new_context() as context, a_web_page(context, of_kernel.file("open")) as page:
-        for at, view in enumerate(VIEWS):
+        for at, view in enumerate(["board", *VIEWS]):
             place = page.output(at)
             expect(place.locator(".agentnb-tree-view, .agentnb-board").first).to_be_visible()
             steering = place.locator("button:visible:enabled", has_text=STEERS)
             assert steering.all_inner_texts() == [], view
             assert place.locator("[role=slider]:visible").count() == 0, view
             assert place.get_by_text("No kernel answers").count() == 0, "it has not waited for it"
-        expect_nothing_to_press(page.output(len(VIEWS)))
+        expect_nothing_to_press(page.output(1 + len(VIEWS)))
 
 
 def test_policy_that_forbids_our_scripts_leaves_the_words_and_nothing_to_press(
@@ -264,7 +258,7 @@ def test_policy_that_forbids_our_scripts_leaves_the_words_and_nothing_to_press(
         chromium.new_context() as context,
         a_web_page(context, of_kernel.file("open"), policy=WITHOUT_BLOB) as page,
     ):
-        for at, view in enumerate(VIEWS):
+        for at, view in enumerate(["board", *VIEWS]):
             place = page.output(at)
             if view in ("panel", "map", "bg"):  # ipywidgets is loaded, and draws its part
                 expect(place.locator("button.agentnb-cancel-run")).to_have_count(1)
@@ -273,7 +267,16 @@ def test_policy_that_forbids_our_scripts_leaves_the_words_and_nothing_to_press(
             expect(place.locator(".agentnb-tree-view")).to_have_count(0)
             if view != "board":
                 expect(place.locator(".agentnb-beside")).to_contain_text(LATEST)
-        expect_nothing_to_press(page.output(len(VIEWS)))
+        expect_nothing_to_press(page.output(1 + len(VIEWS)))
+
+
+def expect_stands_still(place: Locator, what: str) -> None:
+    place.scroll_into_view_if_needed()
+    expect(place).to_contain_text("No kernel answers")
+    steering = place.locator("button:visible:enabled", has_text=STEERS)
+    assert steering.all_inner_texts() == [], what
+    # JupyterLab marks a widget without its kernel: once for each view is enough.
+    assert place.locator(".jupyter-widgets-disconnected").evaluate_all(MARKS) <= 1, what
 
 
 def expect_nothing_to_press(controls: Locator) -> None:

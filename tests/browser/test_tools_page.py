@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
+from tests.browser.chromium import LetPass
 from tests.browser.tree_page import Open, TreePage
 from tests.files_of import png
 
@@ -34,18 +35,21 @@ def calls_of(tree: TreePage) -> Locator:
     return tree.details.get_by_role("list").get_by_role("listitem")
 
 
-def expect_time_that_goes_on(time: Locator) -> None:
+def expect_time_that_goes_on(time: Locator, let_pass: LetPass) -> None:
     """Expect the growing time of a call that began at 49 s, 60 s after the run began."""
     expect(time).to_have_text(re.compile(r"^\d+ s$"))
     first = str(time.text_content())
     assert int(first.split()[0]) >= 11
+    let_pass(2_000)
     expect(time).not_to_have_text(first)
 
 
 # -- on a card --------------------------------------------------------------------------------
 
 
-def test_open_call_is_a_mark_with_its_name_and_a_growing_time(open_tree: Open) -> None:
+def test_open_call_is_a_mark_with_its_name_and_a_growing_time(
+    open_tree: Open, let_pass: LetPass
+) -> None:
     tree = open_tree("agents=3")
     card = tree.item("root")
 
@@ -56,7 +60,7 @@ def test_open_call_is_a_mark_with_its_name_and_a_growing_time(open_tree: Open) -
     words = card.locator(".agentnb-node-tool-words")
     assert words.evaluate("words => words.scrollWidth <= words.clientWidth")  # nothing is cut off
     expect(card.locator(".agentnb-node-tokens")).to_be_hidden()
-    expect_time_that_goes_on(card.locator(".agentnb-node-tool-time"))
+    expect_time_that_goes_on(card.locator(".agentnb-node-tool-time"), let_pass)
     expect(card).to_have_accessible_name(re.compile(r" look_up and 2 more$"))
 
 
@@ -185,14 +189,14 @@ def test_details_list_calls_with_arguments_result_and_time(open_tree: Open) -> N
     expect(second).to_contain_text("KeyError: 'x'")
 
 
-def test_open_call_shows_its_report_and_a_growing_time(open_tree: Open) -> None:
+def test_open_call_shows_its_report_and_a_growing_time(open_tree: Open, let_pass: LetPass) -> None:
     tree = open_tree("agents=3")
 
     tree.looked_at(tools=[line(1, status="open", said="3 of 9", duration_ms=None)])
 
     (call,) = calls_of(tree).all()
     expect(call).to_contain_text("3 of 9")
-    expect_time_that_goes_on(call.locator(".agentnb-tool-time"))
+    expect_time_that_goes_on(call.locator(".agentnb-tool-time"), let_pass)
     tree.look_goes_on(tools=[line(1, result="found")])
     expect(call.locator(".agentnb-tool-time")).to_have_text("1.2 s")
     expect(call).not_to_contain_text("3 of 9")

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from agentnb.views.panel.controls import bar_markup
 from agentnb.views.panel.module import STATIC
 from tests.browser.axe import findings
+from tests.browser.chromium import SILENCE_MS, LetPass
 from tests.browser.tree_page import Open, new_agent
 
 
@@ -399,12 +400,13 @@ def test_waits_are_shown_with_the_seconds_that_are_left(open_tree: Open) -> None
     expect(tree.item("1")).to_contain_text("rate limit, 39 s left")
 
 
-def test_times_go_on_by_themselves(open_tree: Open) -> None:
+def test_times_go_on_by_themselves(open_tree: Open, let_pass: LetPass) -> None:
     tree = open_tree("agents=3")
     time = tree.item("root").locator(".agentnb-node-time")
 
     before = time.text_content()
 
+    let_pass(2_000)
     expect(time).not_to_have_text(str(before))
 
 
@@ -705,7 +707,7 @@ def test_tree_without_a_panel_says_since_when_its_kernel_is_lost(open_tree: Open
 
 
 def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
-    open_tree: Open,
+    open_tree: Open, let_pass: LetPass
 ) -> None:
     tree = open_tree("agents=3&alone")
     text = tree.item("root").inner_text()
@@ -717,7 +719,8 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     ]
     assert [each.count() for each in steering] == [0, 0], "while it waits for an answer"
 
-    expect(notice).to_contain_text("No kernel answers", timeout=20_000)
+    let_pass(SILENCE_MS)
+    expect(notice).to_contain_text("No kernel answers")
 
     expect(notice).to_contain_text(re.compile(r"not live: as of \d\d:\d\d"))
     tree.item("1").click()
@@ -725,6 +728,7 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     expect(tree.details.locator(".agentnb-text")).to_be_hidden()
     for name in ("Cancel agent", "Pause agent", "Send"):
         expect(tree.page.get_by_role("button", name=name)).to_have_count(0)
+    let_pass(3_000)
     assert tree.item("root").inner_text() == text, "no clock goes on"
 
     before = len(tree.sent("details"))
@@ -734,14 +738,15 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     assert len(tree.sent("details")) == before + 1, "now its text is asked for"
 
 
-def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open) -> None:
+def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open, let_pass: LetPass) -> None:
     tree = open_tree("agents=3&alone&done")
     play = tree.page.get_by_role("button", name="Play")
     expect(tree.item("root")).to_be_visible()
     assert play.count() == 0, "not while it waits for an answer, either"
 
+    let_pass(SILENCE_MS)
     expect(tree.page.locator(".agentnb-notice")).to_contain_text(
-        "No kernel answers: this is the run as the page was saved.", timeout=20_000
+        "No kernel answers: this is the run as the page was saved."
     )
     expect(play).to_have_count(0)
     expect(tree.page.get_by_text("not live")).to_have_count(0)
@@ -980,13 +985,16 @@ def test_handle_of_a_budget_in_dollars_has_its_value_in_dollars_at_every_positio
     expect(handle).to_have_attribute("aria-valuetext", "$0.05")
 
 
-def test_end_of_agents_and_run_is_announced_to_a_screen_reader(open_tree: Open) -> None:
+def test_end_of_agents_and_run_is_announced_to_a_screen_reader(
+    open_tree: Open, let_pass: LetPass
+) -> None:
     tree = open_tree("agents=3")
     tree.frame({"path": "1", "status": "running"})
 
     tree.frame({"path": "1", "status": "failed"}, seq=3)
     tree.frame({"path": "root", "status": "completed"}, seq=4, done=True, status="completed")
 
+    let_pass(5_000)
     live = tree.page.locator(".agentnb-live[aria-live=polite]")
     expect(live).to_have_text("1 failed, root completed. The run has ended: completed.")
 

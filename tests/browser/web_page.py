@@ -20,7 +20,7 @@ from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 from playwright.sync_api import BrowserContext, Locator, Page, Route
 
-from tests.browser.chromium import DEADLINE_MS
+from tests.browser.chromium import DEADLINE_MS, SILENCE_MS
 
 _FILES = Path(__file__).parents[2] / "node_modules/.front-ends"
 _ADDRESS = "http://page.test/"
@@ -32,8 +32,6 @@ _SCRIPTS = {
     r"/require\.js/.*/require(\.min)?\.js": ("requirejs-*.tgz", "package/require.js"),
     r"anywidget@[^/]*/dist/index(\.js)?": ("anywidget-*.tgz", "package/dist/index.js"),
 }
-_ALIVE_MS = 5_000
-"""How long a view waits for its kernel."""
 
 
 @cache
@@ -82,7 +80,7 @@ class WebPage:
     def give_up(self) -> None:
         """Wait until the views are there, and let them wait for their kernel in vain."""
         self.page.locator(".agentnb-tree-view").last.wait_for(state="attached")
-        self.go_on(_ALIVE_MS + 1_000)
+        self.go_on(SILENCE_MS)
         self.page.clock.resume()
 
     def output(self, cell: int) -> Locator:
