@@ -97,16 +97,26 @@ _NO_CODE = frozenset(
 
 
 def lines_in(paths: Iterable[Path]) -> int:
-    return sum(code_lines(path.read_text(encoding="utf-8")) for path in paths)
+    return sum(map(_lines_of, paths))
 
 
-def code_lines(text: str) -> int:
+@cache
+def _lines_of(path: Path) -> int:
+    return code_lines(path.read_text(encoding="utf-8"), _parsed(path))
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def code_lines(text: str, parsed: ast.Module | None = None) -> int:
     """Lines that hold code: no blank line, comment or docstring counts."""
     held: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _NO_CODE:
             held.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed or ast.parse(text)):
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 held.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
@@ -126,7 +136,7 @@ def largest_constructor() -> int:
     return max(
         _parameters(part)
         for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(_parsed(path))
         if isinstance(node, ast.ClassDef) and node.name not in agentnb.__all__
         for part in node.body
     )

@@ -317,11 +317,17 @@ def _serve(orders: IO[str], answers: IO[str]) -> None:
         what, about = json.loads(order)
         answer: int | None
         if what == "fork":
+            heard, told = os.pipe()
             answer = os.fork()
             if not answer:
-                _be(*about)
+                os.close(heard)
+                _be(told, *about)
+            os.close(told)
             with suppress(OSError):  # it may have ended
                 os.setpgid(answer, answer)  # managers send signals to a kernel's whole group
+            # Who connects before it listens would try again a tenth of a second later.
+            os.read(heard, 1)
+            os.close(heard)
         elif what == "import":
             answer = _import(about)
         else:
@@ -345,9 +351,13 @@ def _import(names: Iterable[str]) -> int:
 
 
 def _be(
-    arguments: list[str], folder: str, environment: dict[str, str], outputs: Sequence[str]
+    told: int,
+    arguments: list[str],
+    folder: str,
+    environment: dict[str, str],
+    outputs: Sequence[str],
 ) -> None:
-    """Be what `python ARGUMENTS` is, and end as it does."""
+    """Be what `python ARGUMENTS` is, and end as it does; close `told` when it listens."""
     written = [os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for output in outputs]
     for each, opened in enumerate((os.open(os.devnull, os.O_RDONLY), *written)):
         os.dup2(opened, each)
@@ -355,6 +365,8 @@ def _be(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    if "ipykernel_launcher" not in arguments:
+        os.close(told)
     if arguments[0] == "-c":
         run_as_main(arguments[1], arguments[2:])
     os.environ["JPY_PARENT_PID"] = str(os.getppid())  # a kernel ends with its parent
@@ -367,7 +379,10 @@ def _be(
         assert module == "ipykernel_launcher", module
         from ipykernel.kernelapp import IPKernelApp
 
-        IPKernelApp.launch_instance(rest)
+        app: Any = IPKernelApp.instance()
+        app.initialize(rest)
+        os.close(told)
+        app.start()
         _end()
     sys.exit()
 
