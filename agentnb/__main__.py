@@ -159,7 +159,8 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
     from agentnb.testing._lessons import others_with, run_lessons, unused_by_all
 
     paths, labels = [Path(each) for each in notebooks], Cassette.read(cassette).labels
-    if others := others_with(Path(cassette), paths):
+    real = Path(cassette).resolve()
+    if others := others_with(real, paths):
         raise NotebookError(
             f"Nothing was removed: {listed([literal(each) for each in others], most=10)} may ask "
             f"for runs of {literal(cassette)}, too. Give each by `--notebook`."
@@ -167,15 +168,15 @@ def _not_asked(notebooks: Sequence[str], cassette: str) -> Sequence[str]:
     why = "only what is recorded counts here"
     run = run_lessons(paths, "replay", cassette=Path(cassette), only_read=why)
     done = asyncio.run(run)
+    none_asks = not any(set(labels) - set(each.unused.get(real, labels)) for each in done)
     for ran in done:
-        is_asked = ran.cassette == Path(cassette).resolve() and set(labels) - set(ran.unused)
-        if ran.error or ran.not_recorded or ran.unkept or not is_asked:
+        if ran.error or ran.not_recorded or ran.unkept or none_asks:
             raise NotebookError(
                 f"Nothing was removed: {literal(str(ran.path))} did not run to its end, or asked "
                 "for no run of the cassette. Run `python -m agentnb check` to see what is wrong."
                 f"{ran.error and chr(10)}{ran.error}"
             )
-    return unused_by_all(done)
+    return unused_by_all(done, real)
 
 
 def _jobs(word: str) -> int:

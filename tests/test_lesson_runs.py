@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from agentnb.__main__ import main
 from agentnb.cassette import Cassette
 from agentnb.modes import MODE_VARIABLE
-from agentnb.testing._lessons import QUESTION, answer, notebooks_in
+from agentnb.testing._lessons import QUESTION, answer, notebooks_in, others_with
 from tests.notebook.forked import LAUNCHER, ForkServer
 from tests.notebook.saved import code, load, notebook, output, save, words
 from tests.pages import code_of
@@ -40,6 +41,10 @@ def answer(request):
 
 session = agentnb.configure(provider=agentnb.ScriptedProvider(answer))"""
 FIRST, SECOND = "%%spawn --name first\nCompare.", "%%spawn --name second\nCompare again."
+
+OTHER = """\
+_ = agentnb.configure(cassette="two.cassette.jsonl", mode="auto")
+await agentnb.get_session().spawn("Compare.")"""
 
 _VARIES = re.compile(r"\$[\d.]+|\d+ s$", re.MULTILINE)
 """List prices, and seconds."""
@@ -154,7 +159,7 @@ def test_runs_of_deleted_cells_are_named_and_pruned(say: Say) -> None:
     say("record", str(path))
     edit(path, 5, None)
 
-    assert "no cell asks for: 'second'" in say("check", str(path))[1]
+    assert "no cell asks for 'second'" in say("check", str(path))[1]
     said = say("cassette", "prune", cassette)[1]
     assert "no unused calls in its runs ('first', 'second')" in said
     edit(path, 4, FIRST + "!")  # who knows what comes after a cell that fails?
@@ -227,7 +232,7 @@ def test_two_lessons_with_one_cassette_keep_each_others_runs(say: Say, tmp_path:
     returned, said = say("check", str(one), str(two))
 
     assert returned == 0, said
-    assert "all.cassette.jsonl: none of them asks for 'third' (`cassette prune` removes" in said
+    assert "all.cassette.jsonl: no cell asks for 'third' (`cassette prune` removes" in said
     assert said.count("asks for '") == 1
     assert "new call" not in said
 
@@ -327,6 +332,141 @@ def test_lesson_whose_cassette_another_names_too_is_not_pruned_alone(say: Say) -
     assert (returned, "'lakes.ipynb'" in said) == (2, True), said
 
 
+@pytest.mark.parametrize(
+    ("name", "cell", "is_other"),
+    [
+        ("b.ipynb", 'agentnb.configure(cassette="flüsse.cassette.jsonl")', True),
+        ("w2/b.ipynb", 'agentnb.configure(cassette="../flüsse.cassette.jsonl")', True),
+        ("b.ipynb", 'name = "flüsse"\nagentnb.configure(cassette=f"{name}.cassette.jsonl")', True),
+        ("b.ipynb", "agentnb.configure(cassette = there)", True),
+        ("flüsse.ipynb", "1 + 1", True),
+        ("settings/b.ipynb", "1 + 1", True),
+        ("b.ipynb", 'agentnb.configure(cassette="nebenflüsse.cassette.jsonl")', False),
+        ("b.ipynb", "if session.cassette == there:\n    pass", False),
+        ("b.ipynb", None, False),
+    ],
+)
+def test_other_lessons_that_may_ask_for_runs_of_a_cassette_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, cell: str | None, is_other: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("w2", "settings"):
+        Path(folder).mkdir()
+    Path("settings/agentnb.yaml").write_text("cassette: ../flüsse.cassette.jsonl\n")
+    one = lesson("1 + 1", name="a.ipynb")
+    cassette = Path("flüsse.cassette.jsonl")
+    about = words("It is like flüsse.cassette.jsonl.")
+    if cell is None:
+        Path(name).symlink_to("nowhere")  # as Emacs locks a file
+    else:  # as a program saves it that knows ASCII alone
+        Path(name).write_text(json.dumps(notebook(about, code(cell))))
+
+    assert others_with(cassette, [one]) == [Path(name).name] * is_other
+
+
+def test_lesson_that_asks_for_nothing_of_a_cassette_does_not_keep_it_from_being_pruned(
+    say: Say,
+) -> None:
+    own = f'{MODEL}\n_ = agentnb.configure(cassette="all.cassette.jsonl")'
+    one, two = lesson(LOAD, own, FIRST, SECOND), lesson(LOAD, own, "1 + 1", name="lakes.ipynb")
+    say("record", str(one))
+    edit(one, 4, None)
+
+    both = ["--notebook", str(one), "--notebook", str(two)]
+    returned, said = say("cassette", "prune", *both, "all.cassette.jsonl")
+
+    assert (returned, "4 calls removed" in said) == (0, True), said
+    assert Cassette.read("all.cassette.jsonl").labels == ("first",)
+
+
+def test_run_that_another_lesson_asks_for_is_not_said_to_be_asked_for_by_none(say: Say) -> None:
+    one = lesson(LOAD, MODEL, FIRST)
+    own = f'{MODEL}\n_ = agentnb.configure(cassette="rivers.cassette.jsonl")'
+    lesson(LOAD, own, SECOND, name="lakes.ipynb")
+    assert say("record", "--jobs=1", str(one), "lakes.ipynb")[0] == 0
+
+    returned, said = say("check", ".")
+
+    assert (returned, "asks for" in said) == (0, False), said
+    assert "asks for 'second'" in say("check", str(one))[1]
+
+
+def test_pruning_writes_no_other_cassette_either(say: Say) -> None:
+    other = 'agentnb.configure(cassette="other.cassette.jsonl", mode="record")'
+    path = lesson(LOAD, MODEL, FIRST, f"_ = {other}", SECOND)
+    for number in (4, 5):
+        tagged = load(path)
+        tagged.cells[number].metadata["tags"] = ["raises-exception"]
+        save(tagged, path)
+    assert say("record", str(path))[0] == 0
+    before = Path("other.cassette.jsonl").read_bytes()
+    edit(path, 2, MODEL.replace("It is long.", "It is short."))  # the same again changes nothing
+
+    said = say("cassette", "prune", "--notebook", str(path), "rivers.cassette.jsonl")[1]
+
+    assert Path("other.cassette.jsonl").read_bytes() == before, said
+
+
+def test_call_that_found_the_network_closed_is_not_recorded(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    live = '_ = __import__("agentnb").configure(model="openai/llama", mode="auto")'
+    path = lesson(LOAD, live, FIRST)
+
+    returned, said = say("check", str(path))
+
+    assert (returned, "NetworkClosed" in said) == (1, True), said
+    assert not Path("rivers.cassette.jsonl").exists()
+
+
+def test_calls_of_all_cassettes_that_code_names_are_counted(say: Say) -> None:
+    second = '_ = agentnb.configure(cassette="two.cassette.jsonl")'
+    path = lesson(LOAD, MODEL, FIRST, second, SECOND)
+
+    returned, said = say("record", str(path))
+
+    assert (returned, "8 new calls, 8 recorded calls" in said) == (0, True), said
+    edit(path, 5, None)
+    assert "two.cassette.jsonl: no cell asks for" not in say("check", str(path))[1]
+
+
+def test_many_runs_and_a_persons_settings_of_printing_are_accounted(say: Say) -> None:
+    short = "%config PlainTextFormatter.max_seq_length = 2"
+    spawns = [f"%%spawn --name river{number}\nCompare." for number in range(4)]
+    path = lesson(LOAD, MODEL, short, *spawns)
+
+    returned, said = say("record", str(path))
+
+    assert (returned, "16 new calls" in said) == (0, True), said
+
+
+def test_mode_line_below_a_run_takes_what_is_recorded_by_then(say: Say) -> None:
+    path = lesson(LOAD, MODE, MODEL, FIRST, MODE, FIRST, SECOND)
+
+    returned, said = say("record", str(path))
+
+    assert (returned, "8 new calls, 8 recorded calls" in said) == (0, True), said
+    assert say("check", str(path))[0] == 0
+    assert Cassette.read("rivers.cassette.jsonl").labels == ("first", "second")
+
+
+def test_line_on_the_mode_in_a_text_stays_text(say: Say) -> None:
+    path = lesson(LOAD, MODEL, f"%%writefile part.py\n{MODE}", FIRST)
+
+    assert say("record", str(path))[0] == 0
+
+    assert Path("part.py").read_text() == f"{MODE}\n"
+
+
+def test_lesson_without_its_cassette_is_red_also_if_it_sets_another_mode_below(say: Say) -> None:
+    path = lesson(LOAD, MODEL, MODE, FIRST, "%agentnb mode live")
+    assert say("record", str(path))[0] == 0
+    Path("rivers.cassette.jsonl").unlink()
+
+    assert say("check", str(path))[0] == 1
+
+
 def test_run_of_another_lesson_that_goes_on_is_not_told_in_this_one(say: Say) -> None:
     own = '_ = agentnb.configure(cassette="all.cassette.jsonl")'
     path = lesson(LOAD, f"{MODEL}\n{own}", "open('begun', 'w').close()", FIRST)
@@ -355,11 +495,12 @@ def test_lesson_that_is_a_link_stays_one(say: Say) -> None:
     assert "Both." in str(load(real).cells[3].outputs)
 
 
-def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
-    path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
+@pytest.mark.parametrize("cell", ["1", OTHER])
+def test_notebook_that_asks_for_no_recording_prunes_none(say: Say, cell: str) -> None:
+    path, cassette = lesson(LOAD, MODEL, FIRST, cell), Path("rivers.cassette.jsonl")
     say("record", str(path))
     before = cassette.read_bytes()
-    edit(path, 3, "1")
+    edit(path, 3, None)
 
     returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
 
@@ -371,16 +512,15 @@ def test_notebook_that_asks_for_no_recording_prunes_none(say: Say) -> None:
 @pytest.mark.parametrize(
     "by",
     [
-        '{2}, mode="{0}")',
-        "{1}%agentnb mode replay\n%agentnb mode {0}",
-        '{2}, cassette="rivers.cassette.jsonl", mode="{0}")',
+        '{1}, mode="{0}")',
+        '{1}, cassette="rivers.cassette.jsonl", mode="{0}")',
     ],
 )
 def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mode: str) -> None:
     path, cassette = lesson(LOAD, MODEL, FIRST), Path("rivers.cassette.jsonl")
     say("record", str(path))
     before = cassette.read_bytes()
-    edit(path, 2, by.format(mode, f"{MODEL}\n", MODEL[:-1]))
+    edit(path, 2, by.format(mode, MODEL[:-1]))
 
     returned, said = say("cassette", "prune", "--notebook", str(path), str(cassette))
 
@@ -397,6 +537,8 @@ def test_notebook_that_would_ask_models_again_prunes_none(say: Say, by: str, mod
         'model.name = "script"\nlive = agentnb.Session(provider=model, mode="live")\n'
         'await live.spawn("Compare.")',
         '_ = agentnb.configure(mode="auto")',
+        "%agentnb mode replay\n%agentnb mode record",
+        "%agentnb mode replay\n%agentnb mode live",
     ],
 )
 def test_notebook_that_asks_no_model_again_is_pruned_by(say: Say, by: str) -> None:
@@ -618,7 +760,23 @@ def test_number_at_once_that_is_none_is_refused(
     assert "whole number from 1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("wrong", ["[]", '{"cells": [5], "nbformat": 4, "nbformat_minor": 5}'])
+def _cell(**fields: object) -> str:
+    cell = {"cell_type": "code", "id": "a", "source": "1 + 1", **fields}
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "[]",
+        '{"cells": [5], "nbformat": 4, "nbformat_minor": 5}',
+        _cell(metadata={}, execution_count=None),
+        _cell(outputs=[], execution_count=None),
+        _cell(
+            metadata={}, execution_count=1, outputs=[{"output_type": "stream", "name": "stdout"}]
+        ),
+    ],
+)
 def test_file_that_is_no_notebook_is_an_error(say: Say, wrong: str) -> None:
     Path("odd.ipynb").write_text(wrong)
 
@@ -629,7 +787,9 @@ def test_file_that_is_no_notebook_is_an_error(say: Say, wrong: str) -> None:
 
 
 def test_lesson_without_a_recording_reaches_no_network(say: Say) -> None:
-    path = lesson("import urllib.request", 'urllib.request.urlopen("http://127.0.0.1:9")')
+    path = lesson(
+        "import urllib.request  # no cassette", 'urllib.request.urlopen("http://127.0.0.1:9")'
+    )
 
     returned, said = say("check", str(path))
 

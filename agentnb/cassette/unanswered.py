@@ -22,7 +22,7 @@ _ERRORS = frozenset(
     (
         *("MissingKey", "MissingExtra", "AuthenticationFailed", "NoCredit", "RateLimited"),
         *("Overloaded", "ServerFailed", "ConnectionFailed", "CallTimedOut", "ClusterFailed"),
-        "WorkerLost",
+        *("WorkerLost", "NetworkClosed"),
     )
 )
 

@@ -65,20 +65,21 @@ def file_at(path: str | Path) -> CassetteFile:
         return found
 
 
-_only_read: dict[str, str] = {}
-"""Cassettes that this process does not write, by their real path, and why: a clause."""
+_only_read = ""
+"""Why this process writes no cassette, as a clause; empty if it does."""
 
 
-def only_read(path: str, why: str) -> None:
-    """Write nothing into a cassette in this process from now on: see `why_read_only`."""
-    _only_read[os.path.realpath(path)] = why
+def only_read(why: str) -> None:
+    """Write no cassette in this process from now on: see `why_read_only`."""
+    global _only_read
+    _only_read = why
 
 
 def why_read_only(path: Path) -> str:
     """Why a cassette cannot be written, as a clause; empty if it can be."""
     real = Path(os.path.realpath(path))
-    if why := _only_read.get(str(real)):
-        return why
+    if _only_read:
+        return _only_read
     if not real.parent.is_dir():
         return "its folder does not exist"
     if not os.access(real.parent, os.W_OK | os.X_OK):

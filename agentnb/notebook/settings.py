@@ -15,11 +15,12 @@ from agentnb.config.config import FILE_NAME, LOCAL
 from agentnb.config.profile import NamedText, Profile
 from agentnb.core.secrets import masked, without_user
 from agentnb.core.text import LONGEST_IN_ERROR, LONGEST_LINE, literal, visible
-from agentnb.default_session import get_session
+from agentnb.default_session import configure, get_session
 from agentnb.delegation import tools_of_profile
 from agentnb.errors import ConfigError, ConfigMistake
 from agentnb.models import Origin
-from agentnb.modes import LIVE, MEANS, REPLAY, Mode
+from agentnb.modes import AUTO, LIVE, MEANS, REPLAY, Mode
+from agentnb.repeat import asked_labels, say_mode
 from agentnb.run_store import TURN_OFF, path_in_words
 from agentnb.session import Session
 from agentnb.settings import SETTINGS
@@ -134,8 +135,17 @@ def mode_text(session: Session, *, in_full: bool = True) -> str:
     return masked("\n".join([visible(line, LONGEST_LINE) for line in lines]))
 
 
-def words_of(mode: str) -> str:
-    """What `%agentnb mode` says where it sets a mode, but for faults of the cassette."""
+def say_in_lesson(mode: str) -> str:
+    """Be a line `%agentnb mode` of a lesson that `record` or `check` runs in another mode.
+
+    It sets none until a run has begun. Below that what is recorded answers, whatever records.
+
+    Returns:
+        What that line says, but for faults of the cassette.
+    """
+    if asked_labels():
+        say_mode(LIVE if mode == LIVE else AUTO)
+        configure()
     return masked(f"Mode: {mode}. {MEANS[mode].format(_name(get_session().mode))}")
 
 

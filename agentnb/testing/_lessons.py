@@ -40,20 +40,23 @@ from agentnb.views.freeze import freeze_file, read_document
 _MODE_LINE = re.compile(
     rf"^([ \t]*)%agentnb[ \t]+mode[ \t]+({'|'.join(MODES)})[ \t\r]*$", re.MULTILINE
 )
-_TELLS_MODE = (
-    r"\g<1>print(__import__('agentnb.notebook.settings', fromlist=['_']).words_of('\g<2>'))"
+_SAYS_MODE = (
+    r"\g<1>print(__import__('agentnb.notebook.settings', fromlist=['_']).say_in_lesson('\g<2>'))"
 )
-"""Prints what that line prints, and sets no mode."""
+_IS_TEXT = re.compile(r"\s*%%(?!time|capture|prun)")
+"""A cell whose lines are no code of this kernel, such as a task."""
+_NAMES_ONE = re.compile(r"^[^#\n]*cassette", re.MULTILINE)
 _IGNORED = re.compile(r"^\s*#\s*NBVAL_IGNORE_OUTPUT", re.MULTILINE)
 _MOST_LINES = 20
 """Most lines shown of what differs in one cell."""
 _MOST_LISTED = 5
 _REPEAT = "__import__('agentnb.repeat', fromlist=['_'])"
-_ASKED = f"{_REPEAT}.asked_labels()"
-_UNKEPT = f"{_REPEAT}.unkept()"
-_NEW = "__import__('agentnb.cassette.journal', fromlist=['_']).recorded_now()"
+_AS_TEXT = "__import__('json').dumps({}())"  # a value would be shown as a person set it
+_ASKED = _AS_TEXT.format(f"{_REPEAT}.asked_labels")
+_UNKEPT = _AS_TEXT.format(f"{_REPEAT}.unkept")
+_NEW = _AS_TEXT.format("__import__('agentnb.cassette.journal', fromlist=['_']).recorded_now")
 _CLOSE = "__import__('agentnb.testing._network', fromlist=['_']).close_network({!r})"
-_ONLY_READ = "__import__('agentnb.cassette.writer', fromlist=['_']).only_read({!r}, {!r})"
+_ONLY_READ = "__import__('agentnb.cassette.writer', fromlist=['_']).only_read({!r})"
 _BEGIN = f"{_REPEAT}.begin_lesson({{!r}})"
 _NOT_OURS = {"node_modules", "site-packages"}
 """Folders with notebooks of packages; those of virtual environments have a `pyvenv.cfg`."""
@@ -87,10 +90,9 @@ class Lesson:
     """Recorded calls of the runs that it asked for."""
     cost: Cost | None = None
     """List prices of these calls, on the day of their recording; `None` without any."""
-    unused: Sequence[str] = ()
-    """Labels of recorded runs that no cell asked for. Empty if it did not run to its end."""
-    cassette: Path | None = None
-    """The one that its runs had, without links; `None` if they had none."""
+    unused: dict[Path, Sequence[str]] = field(default_factory=dict)
+    """By each cassette that its runs had, without links: the labels of recorded runs that no cell
+    asked for. Empty if it did not run to its end."""
     took_s: float = 0.0
 
     @property
@@ -98,12 +100,6 @@ class Lesson:
         """Whether it did not run to its end, or is not as it was saved where it was checked."""
         differs = self.is_check and (self.changed or self.not_recorded)
         return bool(self.error or self.unkept or differs)
-
-    @property
-    def shared(self) -> Path | None:
-        """Its cassette, where that is not its own: other notebooks may ask for these runs."""
-        is_own = self.cassette == self.path.with_suffix(SUFFIX).resolve()
-        return None if is_own else self.cassette
 
     def lines(self) -> Iterator[str]:
         """What a person reads of it."""
@@ -129,9 +125,6 @@ class Lesson:
             yield from (f"    {line}".rstrip() for line in differing[:_MOST_LINES])
             if (more := len(differing) - _MOST_LINES) > 0:
                 yield f"    and {counted(more, 'more line')}"
-        if self.unused and self.shared is None:
-            runs = _named(self.unused)
-            yield f"  no cell asks for: {runs} (`cassette prune --notebook` removes them)"
 
 
 async def run_lessons(
@@ -152,8 +145,8 @@ async def run_lessons(
             outputs of those that run to their end.
         jobs: How many run at once.
         cassette: Of all; by default each has its own beside it.
-        only_read: Why no model is asked and `cassette` not written, whatever a notebook's code
-            sets: a clause.
+        only_read: Why no model is asked and no cassette written, whatever a notebook's code sets:
+            a clause.
         tell: Called with each when it has ended.
         at_cell: Called after each cell of code.
 
@@ -221,36 +214,38 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def others_with(cassette: Path, notebooks: Sequence[Path]) -> list[str]:
-    """The notebooks beside some that share a cassette, by the settings file or by their text."""
+    """The notebooks that may ask for runs of a cassette, too: in and below the same folders."""
     given = {each.resolve() for each in notebooks}
-    if cassette.resolve() in {each.with_suffix(SUFFIX) for each in given}:
-        return []
-    beside = {each for path in given for each in path.parent.glob("*.ipynb")}
-    return [
-        each.name
-        for each in sorted(beside - given)
-        if _named_by_file(each) == cassette.absolute()
-        or cassette.name in each.read_text(encoding="utf-8", errors="replace")
-    ]
+    folders = {each.parent for each in (cassette.resolve(), *given)}
+    others = {each.resolve() for folder in folders for each in _below(folder)} - given
+    return [each.name for each in sorted(others) if _may_ask(each, cassette.resolve())]
 
 
-def unused_by_all(lessons: Sequence[Lesson]) -> list[str]:
-    """The labels of a cassette that all notebooks have, for which none of them asks."""
-    return [label for label in lessons[0].unused if all(label in each.unused for each in lessons)]
+def _may_ask(path: Path, cassette: Path) -> bool:
+    """Whether a notebook has a cassette by its name, the settings file, or perhaps by its code."""
+    code, by_file = "", _named_by_file(path)
+    with suppress(UnreadableNotebook, OSError):  # it cannot be run
+        code = "\n".join(cell.source for cell in cells_of(read_lesson(path)))
+    named = rf"(?<![\w.-]){re.escape(cassette.name)}|\bcassette\s*=\s*[^\s\"'=]"
+    is_named = cassette in (path.with_suffix(SUFFIX), by_file and by_file.resolve())
+    return is_named or re.search(named, code) is not None
 
 
-def _named(labels: Sequence[str]) -> str:
-    return listed([literal(label, 60) for label in labels], most=_MOST_LISTED)
+def unused_by_all(lessons: Sequence[Lesson], cassette: Path) -> list[str]:
+    """The labels of a cassette for which none of these notebooks asks; none if none has it."""
+    unused = [each.unused[cassette] for each in lessons if cassette in each.unused]
+    return [label for label in unused[0] if all(label in each for each in unused)] if unused else []
 
 
 def summary(lessons: Sequence[Lesson]) -> str:
-    """One line on all of them, and one on each cassette that they share."""
+    """One line on all of them, and one on each cassette that has runs for which none asks."""
     lines = []
-    for path in dict.fromkeys(each.shared for each in lessons if each.shared):
-        if unused := unused_by_all([each for each in lessons if each.shared == path]):
+    for path in dict.fromkeys(path for each in lessons for path in each.unused):
+        if unused := unused_by_all(lessons, path):
+            runs = listed([literal(label, 60) for label in unused], most=_MOST_LISTED)
             lines.append(
-                f"{visible(path.name, 200)}: none of them asks for {_named(unused)} (`cassette "
-                "prune` removes what no notebook with it asks for: give each by `--notebook`)"
+                f"{visible(path.name, 200)}: no cell asks for {runs} (`cassette prune` removes "
+                "what no notebook with it asks for: give each by `--notebook`)"
             )
     failed = sum(each.failed for each in lessons)
     of_what = "with differences" if lessons[0].is_check else "not saved"
@@ -275,8 +270,10 @@ def read_lesson(path: Path) -> Any:
     try:
         notebook: Any = nbformat.reads(json.dumps(document), as_version=4)  # type: ignore[no-untyped-call]
         language = notebook.metadata.get("kernelspec", {}).get("language", "python")
-        cells_of(notebook)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        for cell in cells_of(notebook):
+            _is_ignored(cell)
+            compared(cell.outputs)
+    except (AttributeError, KeyError, TypeError, ValueError, nbformat.ValidationError) as error:
         raise UnreadableNotebook(str(path), f"a part of it is wrong ({literal(error)})") from None
     if language != "python":
         raise UnreadableNotebook(str(path), f"its language is {visible(language, 20)}, not Python")
@@ -302,7 +299,7 @@ async def _run(
     _leave_mode_out(made, mode)
     first = []
     if only_read:
-        first += [_CLOSE.format(only_read), _ONLY_READ.format(str(path), only_read)]
+        first += [_CLOSE.format(only_read), _ONLY_READ.format(only_read)]
     told = await _execute(lesson, made, mode, path, first, at_cell)
     for place, (was, now) in enumerate(zip(cells_of(saved), cells_of(made), strict=True)):
         if place >= lesson.ran - bool(lesson.error):
@@ -319,26 +316,17 @@ async def _run(
 
 
 def _leave_mode_out(notebook: Any, mode: str) -> None:
-    """Let the environment say the mode, not the cells: they only print what they said.
-
-    Where they say that mode they stay. So they do where a notebook begins to record and then says
-    another mode: it is about that.
-    """
-    cells = cells_of(notebook)
-    said = [name for cell in cells for _, name in _MODE_LINE.findall(cell.source)]
-    if said[:1] == ["record"] and set(said) != {"record"}:
-        return
-    # A second mode may be what it shows.
-    most = 0 if len(set(said)) == 1 else 1
-    for cell in cells if set(said) - {mode} else ():
-        cell.source, count = _MODE_LINE.subn(_TELLS_MODE, cell.source, count=most)
-        if count and most:
-            return
+    """Let the environment say the mode, not the lines that say another: see `say_in_lesson`."""
+    for cell in cells_of(notebook):
+        if not _IS_TEXT.match(cell.source):
+            cell.source = _MODE_LINE.sub(
+                lambda line: line[0] if line[2] == mode else line.expand(_SAYS_MODE), cell.source
+            )
 
 
 def _has_none(notebook: Any, cassette: Path) -> bool:
-    """Whether there is no cassette; one that the notebook names itself is not known here."""
-    is_named = any("cassette" in cell.source for cell in cells_of(notebook))
+    """Whether there is no cassette, nor one that code may name: it has the word."""
+    is_named = any(_NAMES_ONE.search(cell.source) for cell in cells_of(notebook))
     return not is_named and not cassette.exists()
 
 
@@ -412,7 +400,7 @@ def answer(reply: Any) -> dict[str, Any]:
     """
     said = reply["content"]["user_expressions"]
     return {
-        name: literal_eval(each["data"]["text/plain"]) if each["status"] == "ok" else {}
+        name: json.loads(literal_eval(each["data"]["text/plain"])) if each["status"] == "ok" else {}
         for name, each in said.items()
     }
 
@@ -454,23 +442,22 @@ def _account(
         unkept: The notes.
         new: How many calls were recorded.
     """
-    lesson.unkept = unkept
-    path = path.resolve()
-    used = path if str(path) in asked else Path(next(iter(asked), path))
-    if (cassette := _cassette(used)) is None:
-        return
-    lesson.cassette, lesson.new = used, new.get(str(used), 0)
-    if used != path:
-        lesson.notes = _notes_of(cassette)
-    lesson.unused = not_asked(cassette, asked.get(str(used), ()))
-    calls = [
-        Call(line.fields["path"], line.fields["model"], Usage(*line.fields["usage"]), at)
-        for label, lines in cassette.lines.items()
-        if label not in lesson.unused
-        for at in [datetime.fromtimestamp(cassette.journal(label).head.started_at, UTC)]
-        for line in lines
-        if line.kind == "call" and not line.is_unused and line.fields.get("usage")
-    ]
+    lesson.unkept, lesson.new = unkept, sum(new.values())
+    path, calls = path.resolve(), list[Call]()
+    for used in map(Path, asked or [path]):
+        if (cassette := _cassette(used)) is None:
+            continue
+        if used != path:
+            lesson.notes = [*lesson.notes, *_notes_of(cassette)]
+        lesson.unused[used] = not_asked(cassette, asked.get(str(used), ()))
+        calls += [
+            Call(line.fields["path"], line.fields["model"], Usage(*line.fields["usage"]), at)
+            for label, lines in cassette.lines.items()
+            if label not in lesson.unused[used]
+            for at in [datetime.fromtimestamp(cassette.journal(label).head.started_at, UTC)]
+            for line in lines
+            if line.kind == "call" and not line.is_unused and line.fields.get("usage")
+        ]
     lesson.calls = len(calls)
     lesson.cost = cost_of(calls, paths=()) if calls else None
 
