@@ -21,7 +21,7 @@ _TREE = "Tree of "
 """How the alternative text of a tree begins; those of other figures have times."""
 _MODE_TOLD = re.compile(rf"^Mode: (?:{'|'.join(MODES)}) \(.*\n?", re.MULTILINE)
 """The line of `%agentnb mode` that names who set it."""
-_BESIDE = re.compile(r'class="agentnb-beside(?: agentnb-meanwhile)?"')
+_BESIDE = re.compile(r'class="agentnb-beside(?: agentnb-meanwhile)?(?: agentnb-open)?"')
 _NEAR = 2
 """Lines shown around a difference."""
 _LONGEST = 200

@@ -755,6 +755,39 @@ def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open, let_pass: 
     expect(play).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("query", "kind", "is_hidden"),
+    [
+        ("agents=3&done", "agentnb-open", True),
+        ("agents=3&done", "", False),
+        ("agents=3", "agentnb-open", False),
+    ],
+)
+def test_words_that_say_running_do_not_contradict_a_view_that_knows_the_end(
+    open_tree: Open, query: str, kind: str, is_hidden: bool
+) -> None:
+    tree = open_tree(query)
+    tree.page.add_style_tag(path=STATIC / "cell.css")
+    tree.page.evaluate(
+        """kind => {
+          const view = document.getElementById("view");
+          view.className = "jp-OutputArea-child";
+          const output = document.createElement("div");
+          output.className = "jp-OutputArea-child";
+          output.innerHTML = `<div class="agentnb-beside ${kind}">in words</div>`;
+          view.after(output);
+        }""",
+        kind,
+    )
+    words = tree.page.get_by_text("in words")
+    expect(words).to_be_hidden()  # as beside any view that is alive
+
+    tree.page.evaluate("page.model.close()")
+
+    expect(tree.page.locator(".agentnb-tree-view")).to_have_class(re.compile("stands-still"))
+    assert words.is_hidden() == is_hidden
+
+
 def test_kernel_that_goes_after_the_run_takes_the_replay_and_leaves_the_text(
     open_tree: Open,
 ) -> None:

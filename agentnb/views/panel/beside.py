@@ -99,10 +99,11 @@ def bundle_of(
     line = f"{status}: {agents_in_words(summary)}{asked}; {used_in_words(summary)}."
     lines = [line] if summary.done else [line, how]
     html = "".join(f"<div>{text_html(each)}</div>" for each in lines)
+    classes = ("agentnb-beside", kind, "" if summary.done else "agentnb-open")
     if table is not None:
         lines.append(table.plain)
         html += table.html
     return {
         "text/plain": "\n".join(lines),
-        "text/html": f'<div class="{f"agentnb-beside {kind}".strip()}">{html}</div>',
+        "text/html": f'<div class="{" ".join(filter(None, classes))}">{html}</div>',
     }

@@ -392,6 +392,7 @@ export class View {
     const how = this.#how;
     this.element.classList.toggle("agentnb-is-live", this.#connection.isAlive);
     this.element.classList.toggle("agentnb-stands-still", how !== null);
+    this.element.classList.toggle("agentnb-is-over", how?.wasDone ?? false);
     const box = this.#panel ?? outermostBox(this.element);
     for (const each of new Set([box, this.#box])) markBox(each);
     this.#box = box;

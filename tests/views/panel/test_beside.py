@@ -197,6 +197,8 @@ def test_no_comparison_looks_at_them_and_freezing_keeps_them() -> None:
     [
         ("agentnb-beside", True),
         ("agentnb-beside agentnb-meanwhile", True),
+        ("agentnb-beside agentnb-open", True),
+        ("agentnb-beside agentnb-meanwhile agentnb-open", True),
         ("agentnb-besides", False),
         ("agentnb-beside another", False),
     ],
