@@ -422,13 +422,13 @@ def test_call_that_found_the_network_closed_is_not_recorded(
 
 def test_calls_of_all_cassettes_that_code_names_are_counted(say: Say) -> None:
     second = '_ = agentnb.configure(cassette="two.cassette.jsonl")'
-    path = lesson(LOAD, MODEL, FIRST, second, SECOND)
+    path = lesson(LOAD, MODEL, FIRST, second, SECOND, "%%spawn --name third\nCompare.")
 
     returned, said = say("record", str(path))
 
-    assert (returned, "8 new calls, 8 recorded calls" in said) == (0, True), said
-    edit(path, 5, None)
-    assert "two.cassette.jsonl: no cell asks for" not in say("check", str(path))[1]
+    assert (returned, "12 new calls, 12 recorded calls" in said) == (0, True), said
+    edit(path, 6, None)
+    assert "two.cassette.jsonl: no cell asks for 'third'" in say("check", str(path))[1]
 
 
 def test_many_runs_and_a_persons_settings_of_printing_are_accounted(say: Say) -> None:

@@ -290,7 +290,7 @@ def test_table_is_hidden_only_while_a_kernel_answers_the_board(
     assert table.is_visible(), "while it waits for an answer"
     assert board.page.get_by_role("textbox").last.is_disabled()
     let_pass(SILENCE_MS)
-    expect(notice).to_contain_text("No kernel answers")
+    expect(notice).to_contain_text("No kernel answers", timeout=14_000)
     assert table.is_visible()
     expect(board.page.locator("main")).not_to_contain_text("Loading")
     expect(board.page.get_by_role("textbox").last).to_be_disabled()

@@ -720,7 +720,7 @@ def test_page_without_a_kernel_says_so_stands_still_and_wakes_up_by_a_word(
     assert [each.count() for each in steering] == [0, 0], "while it waits for an answer"
 
     let_pass(SILENCE_MS)
-    expect(notice).to_contain_text("No kernel answers")
+    expect(notice).to_contain_text("No kernel answers", timeout=14_000)
 
     expect(notice).to_contain_text(re.compile(r"not live: as of \d\d:\d\d"))
     tree.item("1").click()
@@ -746,7 +746,7 @@ def test_ended_run_without_a_kernel_offers_no_replay(open_tree: Open, let_pass: 
 
     let_pass(SILENCE_MS)
     expect(tree.page.locator(".agentnb-notice")).to_contain_text(
-        "No kernel answers: this is the run as the page was saved."
+        "No kernel answers: this is the run as the page was saved.", timeout=14_000
     )
     expect(play).to_have_count(0)
     expect(tree.page.get_by_text("not live")).to_have_count(0)

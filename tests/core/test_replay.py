@@ -85,13 +85,13 @@ async def test_order_in_which_calls_end_does_not_matter() -> None:
     journal, whole = journal_of(run), told(run.tree)
     assert len(run.tree.statuses()) == 50
     ends: set[tuple[str, ...]] = set()
-    for seed in range(40):
+    for seed in range(100):
         tree = await replayed(run, past=Shuffled(journal, seed))
 
         assert told(tree) == whole
         ended = [path_of(each.agent_id) for each in tree.of(AgentCompleted)]
         ends.add(tuple(ended))
-    assert len(ends) > 36  # they did end in other orders
+    assert len(ends) > 90  # they did end in other orders
 
 
 class Shuffled(Replay):
